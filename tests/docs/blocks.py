@@ -1,12 +1,12 @@
-"""The code blocks of the pages that people copy from: the tabs Start and Guides, and the README.
+"""Finds the code blocks that readers copy: those in the README and the tabs Start and Guides.
 
-A comment before a block says what its text does not; readers do not see it:
+A comment before a block, which readers do not see, says whether and how tests run the block:
 
-    <!-- not run: needs root -->      one of REASONS
-    <!-- run: with edit, request -->  names in Python that are the reader's own
-    <!-- run: after -->               nginx, which needs the nginx block before it at http level
-    <!-- run: output -->              text that the block before prints, by the words of its head
-    <!-- run: by tests/… -->          by that test, which reads the page
+    <!-- not run: needs root -->      It is not run, for one of REASONS.
+    <!-- run: with edit, request -->  It is Python, and uses these functions of the reader.
+    <!-- run: after -->               It is nginx, and needs the nginx block before it.
+    <!-- run: output -->              It is what the block before prints.
+    <!-- run: by tests/… -->          That test reads the page, and runs the block.
 """
 
 import re
@@ -19,9 +19,9 @@ from tests.support.markdown import MARK, SITE, pages_in, parse
 from tests.support.site import ROOT
 
 TABS = ("Start", "Guides")
-#: Languages of which nothing can be run: pictures, and what somebody sees.
+#: Languages of blocks that cannot be run.
 SHOWN = {"text", "html", "mermaid"}
-#: Why a block is not run, and what such a block has. A mark on any other one is wrong.
+#: The reasons not to run a block, each with a pattern that such a block must match.
 REASONS = {
     "needs root": r"^\[sh\](?:.*\bsudo (?!waitroom)|.*/etc/)",
     "needs a container engine": r"^\[sh\].*\b(?:docker|podman)\b",
@@ -37,11 +37,13 @@ REASONS = {
 
 @dataclass(frozen=True)
 class Block:
+    """A code block on a page, with the comment before it."""
+
     page: str
     line: int
     language: str
     text: str
-    #: What the comment says: run or not run, and the words after it.
+    #: The comment's parts: "run" or "not run", and the words after the colon.
     kind: str = ""
     words: str = ""
 
@@ -55,12 +57,12 @@ class Block:
 
     @property
     def by(self) -> str:
-        """The test that runs it, where that is another one."""
+        """The file of the test that runs the block, or "" if tests/docs/ runs it."""
         return self.words.removeprefix("by ") if self.words.startswith("by ") else ""
 
     @property
     def names(self) -> list[str]:
-        """Of things that are the reader's own: functions that an example calls."""
+        """The names of the reader's own functions that the block calls."""
         found = re.fullmatch(r"with (.+)", self.words)
         return re.split(r", ?", found[1]) if found else []
 
@@ -89,7 +91,7 @@ def find_blocks(page: str, text: str) -> Iterator[Block]:
 
 
 def wrong_mark(block: Block) -> str:
-    """What is wrong with how a block is marked."""
+    """Return what is wrong with the comment before a block, or ""."""
     if not block.language:
         return "a block of code without a language"
     if block.kind == "not run":
@@ -108,7 +110,7 @@ def wrong_mark(block: Block) -> str:
 
 
 def plain(shell: str) -> str:
-    """Shell lines, continued ones joined, without comments and without sudo before our command."""
+    """Return shell lines without comments, line continuations and `sudo` before `waitroom`."""
     shell = re.sub(r"\\\n\s*", " ", shell)
     shell = re.sub(r"(?m)(^|\s)#.*$", r"\1", shell)
     return re.sub(r"\bsudo(?: \w+=\S+)* (?=waitroom )", "", shell)

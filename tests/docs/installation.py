@@ -1,6 +1,7 @@
-"""What a page's commands and programs run against: a replica with the page's own settings.
+"""Runs the commands and programs of a documentation page, on a replica with the page's settings.
 
-What they reach elsewhere is one target on this machine, and no setting waits for a date.
+All other URLs on the page lead to one server on this machine. Events are removed from the settings,
+because they would wait for a date.
 """
 
 import contextlib
@@ -29,10 +30,11 @@ from tests.support.service import TOKEN, Service
 from tests.support.site import ADMIN_TOKEN, SECRET, make_folder
 from waitroom import Client
 
-#: All that a command of a page finds; sudo, apt and rm are not there.
+#: The programs that commands of a page can use. sudo, apt and rm are not among them.
 PROGRAMS = ("awk", "bash", "cat", "chmod", "curl", "cut", "date", "echo", "grep", "head", "jq",
             "mkdir", "openssl", "printf", "sed", "sh", "sleep", "sort", "tail", "tr")  # fmt: skip
-#: A replica and a worker run already, nothing is installed, and a live view ends when it was seen.
+#: The `waitroom` of the sandbox. It starts no replica or worker, because both already run. `init`
+#: writes below the working directory, and a live view ends after 3 s.
 COMMAND = """#!/bin/sh
 case "$1/$2" in
     serve/*|run-jobs/*) exec {waitroom} "$1" --help ;;
@@ -41,7 +43,7 @@ case "$1/$2" in
     *) exec {waitroom} "$@" ;;
 esac
 """
-#: What the reader has, by the name that a page gives it.
+#: Variables that a page's Python blocks assume, by name.
 GIVEN = {"key": SECRET, "token": TOKEN, "ends": 2_000_000_000}
 SYSTEM = re.compile(r"(?<![\w.])/(?:etc|lib|opt|run|usr|var)/")
 LOG = "".join(
@@ -51,7 +53,7 @@ LOG = "".join(
 
 
 def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """`over` laid on `base`, table by table."""
+    """Return `base` with the values of `over`. Tables are merged recursively."""
     both = {
         name: merged(base[name], value) if isinstance(base.get(name), dict) else value
         for name, value in over.items()
@@ -61,7 +63,7 @@ def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 
 def completed(settings: dict[str, Any]) -> dict[str, Any]:
-    """A part of a file, with what each file and each table must have."""
+    """Add to a part of a settings file what every file and every table must have."""
     base: dict[str, Any] = {
         "store": "memory://",
         "secret_keys": [SECRET],
@@ -74,7 +76,7 @@ def completed(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def written(value: Any) -> str:
-    """As TOML, on one line."""
+    """Convert a value to TOML, on one line."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{json.dumps(k)} = {written(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):
@@ -87,7 +89,7 @@ def as_file(settings: dict[str, Any]) -> str:
 
 
 class _Answers(BaseHTTPRequestHandler):
-    """Any call gets a picture."""
+    """A server that responds to any request with an image."""
 
     def do_GET(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -100,11 +102,11 @@ class _Answers(BaseHTTPRequestHandler):
     do_POST = do_GET  # noqa: N815 - http.server's name
 
     def log_message(self, *_: object) -> None:
-        """Nobody reads it."""
+        """Log nothing."""
 
 
 class Installation(AbstractContextManager["Installation"]):
-    """One page's; nothing is started before it is needed."""
+    """An installation for one page. Its servers are started when they are first needed."""
 
     def __init__(self, page: Path) -> None:
         self._page = page
@@ -118,7 +120,7 @@ class Installation(AbstractContextManager["Installation"]):
 
     @cached_property
     def target(self) -> str:
-        """Where calls, notices and the site's own pages are answered."""
+        """The URL of a server for calls of jobs, webhooks, and requests to the site."""
         server = ThreadingHTTPServer(("127.0.0.1", 0), _Answers)
         self._stack.callback(server.server_close)
         self._stack.callback(server.shutdown)
@@ -127,12 +129,12 @@ class Installation(AbstractContextManager["Installation"]):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The page's, all together."""
+        """The settings in all blocks of the page, merged and changed for this machine."""
         settings: dict[str, Any] = {}
         for block in blocks_of(self._page):
             if block.language == "toml" and block.is_run:
                 both = merged(settings, tomllib.loads(block.text))
-                with contextlib.suppress(ValidationError):  # where a page shows two ways
+                with contextlib.suppress(ValidationError):  # A page may show alternatives.
                     Settings.model_validate(completed(both))
                     settings = both
         settings = completed(settings)
@@ -140,10 +142,10 @@ class Installation(AbstractContextManager["Installation"]):
             room["total_active_users"] = 1  # so that a second visitor waits
             room.pop("events", None)
         for table in ("targets", "webhooks"):
-            for one in settings.get(table, {}).values():
-                one["url"] = self.target
+            for values in settings.get(table, {}).values():
+                values["url"] = self.target
                 if table == "targets":
-                    one["private"] = True
+                    values["private"] = True
         if "jobs" in settings:
             settings["jobs"] = f"sqlite:///{self.folder}/jobs.db"
         for name in ("store", "secret_keys", "service_token", "edge_listen", "ops_listen"):
@@ -166,7 +168,7 @@ class Installation(AbstractContextManager["Installation"]):
         return f"http://{config['edge_listen']}"
 
     def here(self, text: str) -> str:
-        """With the addresses, tokens and names of what runs here."""
+        """Replace the URLs, tokens and ids in a page's text by those of this installation."""
         text = re.sub(r"https?://[\w.-]+(?=/_waitroom/)", self.edge, text)
         text = re.sub(r"http://(?:127\.0\.0\.1|localhost):8401", self.service.urls[0], text)
         text = re.sub(r"https?://[\w.-]+\.example(?:\.com)?/", self.target, text)
@@ -179,7 +181,7 @@ class Installation(AbstractContextManager["Installation"]):
 
     @cached_property
     def visitor(self) -> str:
-        """Somebody who waits."""
+        """The id of a visitor who waits."""
         for _ in range(2):
             asked = {"X-Waitroom-Room": "shop", "Accept": "application/json"}
             _ask(f"{self.edge}/check", asked)
@@ -195,7 +197,8 @@ class Installation(AbstractContextManager["Installation"]):
         return str(made["id"])
 
     def shell(self, block: Block) -> str:
-        """Runs the lines as one shell, with what those before left in it; what is wrong."""
+        """Run a block as a shell script, with the variables of the blocks before it. Return "", or
+        the script and its output if it fails."""
         self._make_sandbox()
         text = self.here(plain(block.text))
         assert not SYSTEM.search(text), "it writes to the system: say that it needs root"
@@ -228,7 +231,7 @@ class Installation(AbstractContextManager["Installation"]):
         self.service  # noqa: B018 - it writes the settings that commands look for
 
     def python(self, block: Block) -> None:
-        """Runs it with the names of the blocks before it on the page."""
+        """Run a Python block, with the variables of the blocks before it on the page."""
         self.names.update({name: MagicMock() for name in block.names}, url=self.target)
         with contextlib.chdir(self.folder):
             exec(compile(self.here(block.text), str(block), "exec"), self.names)

@@ -1,4 +1,4 @@
-"""Puts nginx lines of a page where they belong, and asks nginx whether it takes them."""
+"""Checks with `nginx -t` that nginx accepts the configuration lines of a page."""
 
 import re
 import shutil
@@ -9,12 +9,13 @@ from sidecar.gate.nginx_key import build_key_file
 from tests.support.processes import free_port
 from tests.support.site import ROOT, SECRET, nginx_binary, temp_paths, user_line
 
-#: From the innermost one out; lines that fit into several mean the first.
+#: The levels of a configuration, from the innermost. Lines belong to the first that accepts them.
 LEVELS = ("location", "server", "http", "main")
 
 
 def make_prefix(folder: Path) -> None:
-    """The includes as they are installed, nginx's key, and a certificate."""
+    """Create nginx' folder: the includes as an installation has them, the key file, and a
+    certificate."""
     shutil.copytree(ROOT / "nginx" / "waitroom", folder / "waitroom")
     settings = folder / "waitroom" / "settings.conf"
     text = settings.read_text().replace("/etc/nginx/waitroom/static", str(ROOT / "static"))
@@ -32,8 +33,9 @@ def make_prefix(folder: Path) -> None:
 
 
 def problem(folder: Path, block: str, before: str = "") -> str:
-    """What nginx says at each level, where it takes the lines at none. `before`: at http level."""
-    said = []
+    """Return "" if nginx accepts the lines on any level. Otherwise return its errors on all levels.
+    `before` are lines that belong to the http level."""
+    errors = []
     for level in LEVELS:
         config = configuration(folder, level, here(folder, block), here(folder, before))
         (folder / "nginx.conf").write_text(config)
@@ -43,12 +45,12 @@ def problem(folder: Path, block: str, before: str = "") -> str:
         )  # fmt: skip
         if done.returncode == 0 and "[warn]" not in done.stderr:
             return ""
-        said.append(f"{level}: {done.stderr.splitlines()[0]}")
-    return "\n".join(said)
+        errors.append(f"{level}: {done.stderr.splitlines()[0]}")
+    return "\n".join(errors)
 
 
 def here(folder: Path, block: str) -> str:
-    """The lines with this machine's ports, folders and files."""
+    """Replace the ports, folders and files in the lines by those of this test."""
     block = re.sub(r"listen (?:\[::\]:)?\d+", f"listen 127.0.0.1:{free_port()}", block)
     block = re.sub(r"(?<![\w$])/(?:etc/nginx|var/log/nginx|run)/", f"{folder}/", block)
     block = re.sub(r"(ssl_(?:client_)?certificate) [^;]+;", rf"\1 {folder}/certificate.pem;", block)
@@ -56,7 +58,7 @@ def here(folder: Path, block: str) -> str:
 
 
 def configuration(folder: Path, level: str, block: str, before: str) -> str:
-    """A whole configuration around the lines; what they bring along is not there twice."""
+    """Build a whole configuration around the lines. Leave out what the lines already contain."""
     text = block + before
     named = set(re.findall(r"proxy_pass https?://([a-z][\w-]*)[;/$]", text))
     own = set(re.findall(r"upstream ([\w-]+)", text))
@@ -77,7 +79,8 @@ def configuration(folder: Path, level: str, block: str, before: str) -> str:
 
 
 def _without_upstream(folder: Path, *, remove: bool) -> None:
-    """Lines that have the upstream of the replicas stand in place of the file's."""
+    """Write settings.conf with its upstream of the replicas, or without it if `remove`, because the
+    page's lines define the upstream."""
     file, kept = folder / "waitroom" / "settings.conf", folder / "settings.kept"
     if not kept.exists():
         shutil.copy(file, kept)

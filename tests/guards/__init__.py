@@ -1,5 +1,5 @@
-"""What is done for one request, counted: a bound on work needs no quiet machine.
+"""Tests that count the operations for one request. Unlike a time, a count needs no idle machine.
 
-A bound is a little above what was counted when it was set. Lower it with every gain; raise it only
-for a reason that the commit says.
+Each bound is a little above the count when it was set. Lower it whenever the count falls. Raise it
+only for a reason that the commit message gives.
 """

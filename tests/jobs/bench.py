@@ -1,5 +1,8 @@
-"""Jobs in one process, without workers and replicas of their own: a queue in the test session's
-redis-server, jobs in SQLite, and what can be made to fail or to dawdle at a given moment."""
+"""Runs a whole job system in the test's process, without separate workers and replicas.
+
+Queues are in the test session's redis-server, and jobs in SQLite. Hooks let a test delay a step, or
+make it fail, at an exact moment.
+"""
 
 import asyncio
 import contextlib
@@ -35,14 +38,16 @@ _numbers = itertools.count()
 
 
 async def until(condition: Callable[[], bool], *, seconds: float = 20) -> None:
+    """Wait until `condition()` is True. Raise TimeoutError after `seconds`."""
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.002)
 
 
 class Line(TargetStore):
-    """`before`: what happens before a method of this name is called; `claims` counts those of
-    reconcilers (0) and of workers (1) that were answered: from the first on Redis' time is known.
+    """A target's queue with hooks. `before` has a hook by the name of the method before which it
+    runs. `claims` counts the claims of reconcilers (index 0) and of workers (index 1) that have
+    returned. After the first of them, the time of Redis is known.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -70,7 +75,7 @@ class Line(TargetStore):
 
 
 class Attempts(AttemptRepository):
-    """`before_start`: what happens when jobs are about to be started."""
+    """The repository of attempts, with a hook that runs before jobs are started."""
 
     before_start: Hook | None = None
 
@@ -81,7 +86,8 @@ class Attempts(AttemptRepository):
 
 
 class Rows(JobRepository):
-    """`before_part`: what happens when a part of a result is about to be read, with its number."""
+    """The repository of jobs, with a hook that runs before each part of a result is returned. It is
+    called with the number of the part."""
 
     before_part: Hook | None = None
 
@@ -95,6 +101,8 @@ class Rows(JobRepository):
 
 
 class Database(JobStore):
+    """A JobStore whose repositories have hooks."""
+
     def __init__(self, engine: Any) -> None:
         super().__init__(engine)
         self.jobs: Rows = Rows(self.transactions)
@@ -102,7 +110,8 @@ class Database(JobStore):
 
 
 class Egress:
-    """Each call goes on until `over` is set. `called`: of which jobs; `most` at a time."""
+    """Makes calls that last until `over` is set. `called` has the ids of called jobs, and `most` is
+    the highest number of calls in progress at the same time."""
 
     def __init__(self) -> None:
         self.over = asyncio.Event()
@@ -121,10 +130,12 @@ class Egress:
 
 
 class Bench:
+    """The parts of a job system, in this process."""
+
     def __init__(self, redis: Store, database: Database) -> None:
         self.redis, self.store, self.metrics = redis, database, Metrics()
         self.time = RedisTime()
-        #: Targets whose settings were changed, as other processes are told.
+        #: Names of targets whose settings changed, as announced to other processes.
         self.changed: list[str] = []
         self.jobs = Jobs(
             TargetRegistry({}, database, self._make, self._announce), database, self.metrics
@@ -149,7 +160,7 @@ class Bench:
         )
 
     async def target(self, **settings: Any) -> Target:
-        """A new one, ready to be called."""
+        """Create a target with a new name, whose queue is ready for calls."""
         target = await self.make(new_room_name(), **settings)
         await target.store.mark_ready(0)
         return target
@@ -167,7 +178,7 @@ class Bench:
         return TargetWorker(target, self.jobs, self.egress, self.wake_ups, max_calls=most)  # type: ignore[arg-type]
 
     async def lose_line(self, target: Target) -> None:
-        """As if Redis had been emptied, and the reconciler had built the queue again."""
+        """Delete the target's queue, as if Redis was emptied, and let the reconciler rebuild it."""
         keys = [key async for key in self.redis.scan_iter(match=f"*{{target:{target.name}}}*")]
         assert keys
         await self.redis.delete(*keys)
@@ -199,7 +210,7 @@ async def bench(socket: Path, folder: Path) -> AsyncIterator[Bench]:
 
 @contextlib.asynccontextmanager
 async def running(work: Any) -> AsyncIterator[asyncio.Task[None]]:
-    """It runs within the block."""
+    """Run a coroutine as a task, within a `with` block."""
     task = asyncio.create_task(work)
     try:
         yield task

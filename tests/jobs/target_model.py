@@ -1,4 +1,5 @@
-"""The queue of a target in plain Python. Times and numbers in µs."""
+"""A model of a target's queue in plain Python, with which tests compare the scripts. Times, orders
+and fencing numbers are in µs."""
 
 from dataclasses import dataclass, field
 from math import inf
@@ -8,16 +9,23 @@ from sidecar.jobs.store.target_queue import LOCK_S, RESERVED_S, Claim, ClaimRepl
 from tests.support.limit_model import BACK, Key
 from tests.support.limits import S
 
-FIRST, LONGEST, HELD_MOST, AFTER_TRIAL = 5 * S, 60 * S, 3600 * S, S
-#: Jobs beyond those that the caller can take, among which a claim looks for online ones.
+#: How long the circuit breaker is open at first, and at most.
+FIRST, LONGEST = 5 * S, 60 * S
+#: For how long a target can ask for a pause at most, and the pause of a job after a failed trial.
+HELD_MOST, AFTER_TRIAL = 3600 * S, S
+#: How many jobs more than the worker wants a claim examines, because some may be online jobs.
 AHEAD = 20
+#: What each word about an active job means.
 WHERE = {"r": "running", "c": "called", "u": "used"}
 
 
 @dataclass
 class Active:
+    """An active job: it runs, or its client was called, or its client is making the call."""
+
     ends: int
     fence: int
+    #: One of WHERE.
     word: str
     began: int
     is_trial: bool
@@ -26,10 +34,11 @@ class Active:
 
 @dataclass
 class Target:
-    """All that Redis knows of a target. A model is one that was just made."""
+    """A model of all that Redis stores about a target. A new one is empty."""
 
+    #: The order of each job in the queue.
     line: dict[str, int] = field(default_factory=dict)
-    #: job -> (when again, order)
+    #: The jobs that must wait first: when each may be queued, and its order.
     later: dict[str, tuple[int, int]] = field(default_factory=dict)
     active: dict[str, Active] = field(default_factory=dict)
     online: set[str] = field(default_factory=set)
@@ -45,14 +54,15 @@ class Target:
     open_until: int = 0
     held_until: int = 0
     mean: float | None = None
-    #: When one last asked for offline jobs, to the second.
+    #: When a worker last asked for offline jobs, to the second.
     runner: int = 0
     counters: dict[str, int] = field(default_factory=dict)
     rates: dict[str, Key] = field(default_factory=dict)
     now: int = 0
 
     def at(self, now, *, changes=True) -> "Target":
-        """Each call begins with it. What is put off, is not for longer than that."""
+        """Set the time for the call that follows. If the clock went back, shorten pauses that would
+        be too long, unless the call `changes` nothing."""
         self.now = now
         if changes:
             self.open_until = min(self.open_until, now + LONGEST)
@@ -115,7 +125,7 @@ class Target:
         if wanted > 0 and abs(self.now - self.runner) >= S:
             self.runner = self.now
         if self.ready is not None and self.ready <= self.now:
-            self.ready = 1  # for good, whatever the clock does
+            self.ready = 1  # The queue stays ready, even if the clock goes back.
         is_trial, claims = self.breaker == "trial", []
         room = (1 if is_trial else settings.concurrency) - len(self.active)
         opens = inf
@@ -134,7 +144,7 @@ class Target:
             again = again or (self.now if len(claims) < room and self.line else inf)
         again = min([
             again,
-            *(one.ends for one in self.active.values()),
+            *(active.ends for active in self.active.values()),
             *(when for when, _ in self.later.values()),
         ])  # fmt: skip
         if self.ready is None and self.born is None:
@@ -144,16 +154,17 @@ class Target:
         return ClaimReply(claims, next_s, is_ready, 0 if is_ready else self.born)
 
     def settle(self) -> None:
-        for job, one in list(self.active.items()):
-            if one.ends <= self.now:
+        """End active jobs whose time is over, and queue the jobs that have waited long enough."""
+        for job, active in list(self.active.items()):
+            if active.ends <= self.now:
                 del self.active[job]
-                if one.word == "r":
-                    self.line[job] = one.order
+                if active.word == "r":
+                    self.line[job] = active.order
                     self.count("lost")
                 else:
-                    why = "unused" if one.word == "c" else "term"
-                    self.ended[job, why] = one.ends
-                    self.count("expired" if one.word == "c" else "completed")
+                    why = "unused" if active.word == "c" else "term"
+                    self.ended[job, why] = active.ends
+                    self.count("expired" if active.word == "c" else "completed")
                     self.forget(job)
         for job, (when, order) in list(self.later.items()):
             if when <= self.now:
@@ -161,18 +172,18 @@ class Target:
                 self.line[job] = order
 
     def spend(self, settings) -> int | None:
-        """Counts a call; or when there may be one."""
+        """Count a call against the rate limit. If it does not fit now, return when it will."""
         if settings.rate is None:
             return None
         rate = self.rates.setdefault(settings.algorithm, Key(settings.algorithm, False))
-        last = rate.last()
+        last = rate.last_granted()
         present = last if self.now < last <= self.now + BACK else self.now
         base = max(present, last)
-        at = rate.first(1, settings.rate, base)
+        at = rate.first_fit(1, settings.rate, base)
         if at > present:
             return at
         rate.level = rate.level_at(base, settings.rate) + 1
-        rate.promises.append((at, 1))
+        rate.grants.append((at, 1))
         return None
 
     def call(self, job, settings, is_trial) -> Claim:
@@ -187,15 +198,15 @@ class Target:
         return Claim(job, self.last_fence, order, is_online, is_trial)
 
     def renew(self, job, fence) -> str:
-        one = self.active.get(job)
-        if one and one.fence == fence and one.word == "r":
-            one.ends = self.now + LOCK_S * S
+        active = self.active.get(job)
+        if active and active.fence == fence and active.word == "r":
+            active.ends = self.now + LOCK_S * S
             return "abort" if job in self.aborts else "held"
-        return "held" if self.ready is None and not one else "lost"
+        return "held" if self.ready is None and not active else "lost"
 
     def release(self, end, settings) -> bool:
-        one = self.active.get(end.id)
-        if one is None or one.fence != end.fence:
+        active = self.active.get(end.id)
+        if active is None or active.fence != end.fence:
             return False
         del self.active[end.id]
         if end.outcome in {"answered", "rejected"}:
@@ -206,7 +217,7 @@ class Target:
             self.count("failed")
             self.failures += 1
             if (self.breaker == "closed" and self.failures >= settings.break_after) or (
-                self.breaker == "trial" and one.is_trial
+                self.breaker == "trial" and active.is_trial
             ):
                 self.opened += 1
                 self.open_until = self.now + min(LONGEST, FIRST * 2 ** (self.opened - 1))
@@ -214,9 +225,9 @@ class Target:
             self.forget(end.id)
         else:
             again = end.not_before_ms * 1000
-            if end.outcome == "failed" and one.is_trial:  # the next trial is another's
+            if end.outcome == "failed" and active.is_trial:  # Another job must be the next trial.
                 again = max(again, self.open_until + AFTER_TRIAL)
-            self.later[end.id] = again, one.order
+            self.later[end.id] = again, active.order
             self.count("retried")
         self.held_until = max(self.held_until, (end.hold_ms or 0) * 1000)
         return True
@@ -225,15 +236,15 @@ class Target:
         self.mean = took if self.mean is None else self.mean + (took - self.mean) / 10
 
     def remove(self, job) -> bool:
-        one = self.active.get(job)
-        if one and one.word != "c":
+        active = self.active.get(job)
+        if active and active.word != "c":
             return False
         found = [places.pop(job, None) for places in (self.line, self.later, self.reserved)]
-        if one:
+        if active:
             del self.active[job]
-        if one or found != [None] * 3:
+        if active or found != [None] * 3:
             self.forget(job)
-        return bool(one) or found != [None] * 3
+        return bool(active) or found != [None] * 3
 
     def abort(self, job) -> bool:
         is_running = job in self.active and self.active[job].word == "r"
@@ -242,26 +253,28 @@ class Target:
         return is_running
 
     def use(self, job, fence, settings) -> str | None:
-        """None: it is not known."""
-        one = self.active.get(job)
-        if one and one.fence == fence and one.ends > self.now and one.word != "r":
-            if one.word == "u":
+        """Let the client of an online job begin its call. Return None if the queue was lost, so
+        that Redis does not know the job."""
+        active = self.active.get(job)
+        if active and active.fence == fence and active.ends > self.now and active.word != "r":
+            if active.word == "u":
                 return "used"
-            one.word, one.began = "u", self.now
-            one.ends = self.now + round(settings.timeout * S)
+            active.word, active.began = "u", self.now
+            active.ends = self.now + round(settings.timeout * S)
             return "ok"
         return "gone" if self.ready is not None else None
 
     def done(self, job, fence) -> bool | None:
-        """None: it is not known."""
-        one = self.active.get(job)
-        if one is None or one.fence != fence or one.word == "r":
+        """End the call of an online job. Return None if the queue was lost, so that Redis does not
+        know the job."""
+        active = self.active.get(job)
+        if active is None or active.fence != fence or active.word == "r":
             return False if self.ready is not None else None
         del self.active[job]
         self.forget(job)
         self.count("completed")
-        self.measure(max(0, self.now - one.began))
-        if one.is_trial:
+        self.measure(max(0, self.now - active.began))
+        if active.is_trial:
             self.failures = self.opened = self.open_until = 0
         return True
 
@@ -270,11 +283,12 @@ class Target:
             return QueuePlace("line", self.position(job))
         if job in self.later:
             return QueuePlace("later", ends_ms=self.later[job][0] // 1000)
-        if one := self.active.get(job):
-            return QueuePlace(WHERE[one.word], None, one.fence, one.ends // 1000)
+        if active := self.active.get(job):
+            return QueuePlace(WHERE[active.word], None, active.fence, active.ends // 1000)
         return QueuePlace("gone")
 
     def hold(self, jobs, settings) -> None:
+        """Restore active jobs of the database, after the queue was lost."""
         for job in jobs:
             if job.id not in self.active:
                 self.line.pop(job.id, None)
@@ -293,6 +307,7 @@ class Target:
             self.last_order = max(self.last_order, job.queue_order // 8 * 8)
 
     def make_ready(self, wait, born) -> bool:
+        """Let calls begin after `wait`. Return False if the queue was lost again since `born`."""
         if born not in {0, self.born}:
             return False
         self.ready = self.now + wait if self.ready is None else self.ready

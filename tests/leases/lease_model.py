@@ -1,7 +1,8 @@
-"""A model of leases in plain Python, by docs/leases.md. Times are in ms, numbers in µs.
+"""A model of leases in plain Python, by docs/leases.md, with which tests compare the scripts.
 
-Each call updates the resources that it names, then answers the items in order. The time of the next
-heartbeat is random, so record_heartbeat() passes it to the model; bound_refresh() gives its bounds.
+Times are in ms, and orders and fencing numbers in µs. Each call first updates the resources that it
+names, and then handles its items in order. The time until the next heartbeat is random: the test
+reports it with record_heartbeat(), and bound_refresh() returns its bounds.
 """
 
 import math
@@ -21,10 +22,9 @@ GRANTED, WAITING, GONE, FULL, STALE, NOT_RENEWED = (
 )
 #: The longest time until the next heartbeat, unless the settings fix the interval.
 LONGEST_REFRESH_MS = 30_000
-#: How many holders behind the head poll when the next slot is free, a few ms after one another.
+#: How many holders behind the head are told to poll when a slot is free, each a few ms later.
 NEAR = 4
-#: After a longer pause of the sweeps, which is also longer than the claim window, no heartbeat was
-#: possible.
+#: If the sweeps pause for longer than this and the claim window, no heartbeat was possible.
 MAX_PAUSE_MS = 5_000
 
 
@@ -39,13 +39,15 @@ class ModelLease:
 
 @dataclass
 class Place:
+    """A place in the queue, with the time at which a heartbeat is due."""
+
     order: int
     due: int = 0
 
 
 @dataclass
 class ModelResource:
-    """A resource."""
+    """A resource: its leases and reservations by holder, and its queue."""
 
     holders: dict[str, ModelLease] = field(default_factory=dict)
     line: dict[str, Place] = field(default_factory=dict)
@@ -69,14 +71,15 @@ class ModelReply:
 
 @dataclass
 class Replica:
-    """What a replica knows of the template: since when it exists, and the highest number."""
+    """What a replica knows about a lease template: since when it has existed, and the highest order
+    or fencing number so far."""
 
     known: int | None = None
     last: int = 0
 
 
 class Model:
-    """The leases of one template."""
+    """The leases of one lease template."""
 
     def __init__(self, settings: LeaseSettings) -> None:
         self.capacity = settings.capacity
@@ -102,7 +105,7 @@ class Model:
     # Calls ---------------------------------------------------------------------------------
 
     def ask(self, now, replica, items) -> list[ModelReply]:
-        """Answer requests: resource, holder, may_join, order or None."""
+        """Request leases. An item is: resource, holder, may_join, and an order or None."""
         self._begin(now, replica)
         for resource, holder, *_ in items:
             place = self._resource(resource).line.get(holder)
@@ -142,7 +145,7 @@ class Model:
         return _reply_about(GRANTED, held)
 
     def renew(self, now, replica, items) -> list[ModelReply]:
-        """Renew leases: resource, holder, fence."""
+        """Renew leases. An item is: resource, holder, fence."""
         self._begin(now, replica)
         for resource in {item[0] for item in items}:
             self._settle(resource)
@@ -186,15 +189,15 @@ class Model:
         return ends if self.max_term is None else min(ends, started + self.max_term)
 
     def release(self, now, replica, items) -> list[ModelReply]:
-        """Release leases: resource, holder, fence or None."""
+        """Release leases. An item is: resource, holder, and a fence or None."""
         self._begin(now, replica)
         resources = {item[0] for item in items}
         for resource in resources:
             self._expire(self._resource(resource))
-        said = [self._release(*item) for item in items]
+        replies = [self._release(*item) for item in items]
         for resource in resources:
             self._settle(resource)
-        return self._end(replica, said)
+        return self._end(replica, replies)
 
     def _release(self, resource, holder, fence) -> ModelReply:
         spot = self._resource(resource)
@@ -208,7 +211,7 @@ class Model:
         return ModelReply(GRANTED if had else GONE)
 
     def sweep(self, now, replica, looked) -> list[str]:
-        """Sweep, and return the resources that were due. `looked` is how many the store swept."""
+        """Sweep, and return the resources that were due. If `looked` is 0, the store swept none."""
         self.now = now
         due = [name for name in self.resources if self.find_next_time(name) <= now]
         self._begin(now, replica)
@@ -221,17 +224,18 @@ class Model:
         return due
 
     def record_heartbeat(self, resource, holder, refresh) -> None:
-        """Record that the store told a waiting holder to ask again in `refresh` ms."""
+        """Record that the store told a waiting holder to poll again in `refresh` ms."""
         self.resources[resource].line[holder].due = self.now + refresh
 
-    # What follows from it --------------------------------------------------------------------
+    # What the state implies ------------------------------------------------------------------
 
     @property
     def is_recovering(self) -> bool:
         return self.recovers is not None and self.now < self.recovers
 
     def find_free_time(self, resource, ahead) -> int:
-        """Return when the slot for a holder behind `ahead` others is free, if nobody leaves."""
+        """Return when a slot becomes free for a holder with `ahead` others ahead, if nobody
+        leaves."""
         spot = self.resources.get(resource, ModelResource())
         ends = sorted(held.ends for held in spot.holders.values())
         opens = self.recovers if self.is_recovering and self.recovers else 0
@@ -239,7 +243,7 @@ class Model:
         return max(opens, ends[slot]) if slot < len(ends) else opens
 
     def bound_refresh(self, resource, ahead) -> tuple[int, int]:
-        """Return the least and the most ms until a waiting holder is told to ask again."""
+        """Return the shortest and the longest time, in ms, until a waiting holder's next poll."""
         fixed = self.interval
         most = min(fixed or LONGEST_REFRESH_MS, self.timeout // 2)
         least = min(fixed or 1000, self.timeout // 2)
@@ -252,7 +256,7 @@ class Model:
         return least, most
 
     def find_next_time(self, resource) -> int:
-        """Return when something expires at the resource."""
+        """Return when the next lease, reservation or place of a resource ends."""
         spot = self.resources[resource]
         moments = [held.ends for held in spot.holders.values()]
         moments += [self.due_at(place) + self.timeout + 1 for place in spot.line.values()]
@@ -264,10 +268,11 @@ class Model:
         return self.due_at(place) + self.claim >= self.now
 
     def due_at(self, place) -> int:
-        """Return when a heartbeat is due, not before the end of the last pause of the sweeps."""
+        """Return when a heartbeat is due. It is never due before the last pause of the sweeps
+        ended."""
         return max(place.due, self.back)
 
-    # How -------------------------------------------------------------------------------------
+    # Helpers ---------------------------------------------------------------------------------
 
     def _begin(self, now, replica) -> None:
         self.now = now
@@ -281,11 +286,11 @@ class Model:
             self.back = self.seen = now
         self.last = max(self.last, replica.last)
 
-    def _end(self, replica, said) -> list[ModelReply]:
+    def _end(self, replica, replies) -> list[ModelReply]:
         replica.known = self.born if replica.known is None else min(replica.known, self.born)
-        replica.last = max([replica.last, *(max(one.fence, one.order) for one in said)])
+        replica.last = max([replica.last, *(max(each.fence, each.order) for each in replies)])
         self.resources = {name: s for name, s in self.resources.items() if s.holders or s.line}
-        return said
+        return replies
 
     def _resource(self, resource) -> ModelResource:
         return self.resources.setdefault(resource, ModelResource())
@@ -313,7 +318,7 @@ class Model:
     def _expire(self, spot) -> None:
         for held in spot.holders.values():
             if held.fence is None and held.ends <= self.back and self.now < self.back + self.claim:
-                held.ends = self.back + self.claim  # the holder could not take the lease
+                held.ends = self.back + self.claim  # The holder could not take the lease before.
         spot.holders = {name: held for name, held in spot.holders.items() if held.ends > self.now}
 
 
@@ -321,12 +326,12 @@ def _reply_about(outcome, held) -> ModelReply:
     return ModelReply(outcome, held.fence, held.started, held.ends)
 
 
-# What is promised, whatever the model says -------------------------------------------------------
+# Guarantees, checked without the model -----------------------------------------------------------
 
 
 @dataclass
 class StoredResource:
-    """A resource as stored in Redis."""
+    """The stored state of a resource: the scores and facts of its keys in Redis."""
 
     ends: int
     holders: dict[str, int]
@@ -337,7 +342,7 @@ class StoredResource:
 
 
 async def look(redis, template, resources) -> dict[str, StoredResource]:
-    """Read the resources of which Redis has any key or any member of a set."""
+    """Read the stored state of those `resources` about which Redis stores anything."""
     async with redis.pipeline(transaction=False) as asks:
         asks.zrange(lease_key(template, "resources"), 0, -1)
         asks.zrange(lease_key(template, "ends"), 0, -1, withscores=True)
@@ -373,25 +378,32 @@ NO_RESOURCE = StoredResource(0, {}, {}, {}, {}, {})
 def check(
     model: Model, before: StoredResource, after: StoredResource, *, named: bool, released: set[str]
 ) -> None:
-    """Check the promises after one step, which named the resource or did not (`named`)."""
+    """Check the guarantees for one resource after one call.
+
+    Args:
+        named: Whether the call named the resource.
+        released: Holders who left in this call.
+    """
     now, claim = model.now, model.claim
-    assert len(after.holders) <= model.capacity, "exact cap"
+    assert len(after.holders) <= model.capacity, "more holders than slots"
     if not named:
-        assert replace(after, ends=before.ends) == before, "nobody else's calls touch it"
+        assert replace(after, ends=before.ends) == before, "changed by a call for another resource"
         return
     assert after.fences.keys() <= after.holders.keys()
     assert after.line.keys() == after.due.keys()
-    assert not after.line.keys() & after.holders.keys(), "one place"
-    assert all(ends > now for ends in after.holders.values()), "what is over is over"
+    assert not after.line.keys() & after.holders.keys(), "a holder waits"
+    assert all(ends > now for ends in after.holders.values()), "a lease has expired"
     if not model.is_recovering:
-        assert not after.line or len(after.holders) == model.capacity, "no idle slot"
+        assert not after.line or len(after.holders) == model.capacity, "a slot is idle"
     alive = {who: order for who, order in before.line.items() if before.due[who] + claim >= now}
     for who in alive.keys() - released:
-        assert who in after.line or who in after.holders, "who asks in time is not passed over"
+        assert who in after.line or who in after.holders, (
+            "a place is lost although its holder polls"
+        )
         if who in after.holders and who not in after.fences:
-            assert after.holders[who] >= before.due[who] + claim, "and finds it when they come"
+            assert after.holders[who] >= before.due[who] + claim, "the reservation ends too soon"
     newly = {w for w in after.holders if before.holders.get(w, 0) <= now}
-    # A turn that ended while nobody could come begins anew, and may be taken at once.
+    # A reservation that ended in a pause, when nobody could poll, begins again.
     turns = before.holders.keys() - before.fences.keys()
     ended = {w for w in turns & newly if before.holders[w] <= model.back}
     anew = ended if now < model.back + claim else set()
@@ -399,4 +411,4 @@ def check(
     newly -= anew
     passed = [order for who, order in alive.items() if who in after.line]
     if passed and not model.is_recovering:
-        assert all(before.line.get(who, math.inf) <= min(passed) for who in newly), "order"
+        assert all(before.line.get(who, math.inf) <= min(passed) for who in newly), "overtaken"

@@ -1,5 +1,7 @@
-"""A whole site behind nginx, Caddy or HAProxy, by their examples as they stand there, but
-for addresses, and for one timeout, so that tests are quick."""
+"""Starts sites behind nginx, Caddy or HAProxy, with the example configurations of this repository.
+
+Only addresses are changed in the examples, and a timeout, so that tests are fast.
+"""
 
 import shutil
 from pathlib import Path
@@ -12,7 +14,7 @@ ORIGINS = Path(__file__).parent / "origins"
 
 
 class NginxSite(Site):
-    """`url` is nginx."""
+    """A site behind nginx, with nginx/example.conf."""
 
     name = "nginx"
 
@@ -30,7 +32,7 @@ class NginxSite(Site):
 
 
 class CaddySite(Site):
-    """`url` is Caddy."""
+    """A site behind Caddy, with deploy/caddy/Caddyfile. `url` is that of Caddy."""
 
     name = "caddy"
 
@@ -53,15 +55,15 @@ class CaddySite(Site):
 
 
 class HaproxySite(Site):
-    """`url` is HAProxy."""
+    """A site behind HAProxy, with the files of deploy/haproxy. `url` is that of HAProxy."""
 
     name = "haproxy"
 
     def _start_gate(self) -> Process:
-        asking = f"127.0.0.1:{free_port()}"
+        lua_address = f"127.0.0.1:{free_port()}"
         script = self.folder / "waitroom.lua"
         source = (EXAMPLES / "haproxy" / "waitroom.lua").read_text()
-        script.write_text(replace_each(source, {"127.0.0.1:8409": asking}))
+        script.write_text(replace_each(source, {"127.0.0.1:8409": lua_address}))
         servers = "\n".join(
             f"    server replica{number} {address}"
             for number, address in enumerate(self._upstreams, start=1)
@@ -71,7 +73,7 @@ class HaproxySite(Site):
             {
                 "bind :80": f"bind 127.0.0.1:{self.port}",
                 "/etc/haproxy/waitroom.lua": str(script),
-                "127.0.0.1:8409": asking,
+                "127.0.0.1:8409": lua_address,
                 "    server replica1 127.0.0.1:8400\n    server replica2 127.0.0.1:8410": servers,
                 "127.0.0.1:9000": f"127.0.0.1:{self.origin_port}",
                 "/checkout/done": "/done",
@@ -84,7 +86,7 @@ class HaproxySite(Site):
 
 
 class WithNode:
-    """The site behind reads addresses as Node does."""
+    """Mixin: the origin is a Node program, which parses URLs as Node does."""
 
     origin_port: int
 
@@ -93,7 +95,7 @@ class WithNode:
 
 
 class WithPhp:
-    """The site behind is written in PHP."""
+    """Mixin: the origin is written in PHP."""
 
     origin_port: int
 

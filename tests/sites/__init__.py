@@ -1,1 +1,1 @@
-"""Real sites behind nginx, configured as in docs/recipes, and visitors in Chromium."""
+"""Tests of real sites behind nginx, configured as in docs/recipes, with visitors in Chromium."""

@@ -1,4 +1,5 @@
-"""A shop in Django as its tutorial makes one: sign-in, a form with its CSRF token, an upload."""
+"""A shop written in Django as its tutorial does it, with a login, a form with a CSRF token, and an
+upload."""
 
 import os
 from pathlib import Path
@@ -52,7 +53,7 @@ django.setup()
 
 
 class Order(forms.Form):
-    """An order, with a file."""
+    """The form for an order, to which a file can be attached."""
 
     text = forms.CharField(max_length=200)
     file = forms.FileField(required=False)
@@ -100,7 +101,7 @@ urlpatterns = [
 
 
 def install() -> None:
-    """Create the tables and a user."""
+    """Create the tables of the database, and a user."""
     from django.contrib.auth.models import User
 
     call_command("migrate", verbosity=0)

@@ -1,4 +1,4 @@
-"""Sites with a configuration of docs/recipes: PHP-FPM, and Debian's WordPress on MariaDB."""
+"""Sites with nginx configurations of docs/recipes: a PHP application, and Debian's WordPress."""
 
 import os
 import pwd
@@ -52,12 +52,12 @@ class RecipeSite(Site):
 
     @property
     def block(self) -> str:
-        """Return the recipe's first nginx block, with the addresses of a usual installation."""
+        """The first nginx block on the recipe's page."""
         text = (ROOT / "docs" / "recipes" / self.recipe).read_text()
         return text.partition("```nginx\n")[2].partition("```")[0]
 
     def changes(self) -> dict[str, str]:
-        """Return what replaces the addresses of a usual installation."""
+        """Return what to replace in the recipe's nginx block: paths and sockets by those here."""
         raise NotImplementedError
 
     def _write_nginx(self) -> None:
@@ -67,14 +67,14 @@ class RecipeSite(Site):
         (self.folder / "nginx.conf").write_text(text)
 
     def release_all(self) -> None:
-        """End all visits."""
+        """End all sessions of the room."""
         for session in self.admin("GET", "/rooms/shop/sessions")["sessions"]:
             self.admin("POST", f"/rooms/shop/visitors/{session['visitor']}/release")
         wait_until(lambda: self.room()["active"] == 0, "the end of all visits")
 
 
 class WithFpm(RecipeSite):
-    """A site whose nginx serves files in `root` and PHP-FPM."""
+    """A site whose nginx serves the files in `root`, and PHP scripts by PHP-FPM."""
 
     root: Path
     includes = "include /etc/nginx/mime.types;\ninclude waitroom/http.conf;\n"
@@ -102,14 +102,14 @@ class WithFpm(RecipeSite):
         return {
             "/var/www/html": str(self.root),
             "unix:/run/php/php-fpm.sock": f"unix:{self.fpm_socket}",
-            # Tests set a visitor's address by a header.
+            # Tests set a visitor's IP address by a header.
             "include waitroom/server.conf;": "include waitroom/server.conf; set_real_ip_from "
             "127.0.0.1; real_ip_header X-Forwarded-For;",
         }
 
 
 class FrontController(WithFpm):
-    """An application with one PHP file, as of a framework, and one style sheet."""
+    """An application with one PHP script for all paths, as frameworks have, and one style sheet."""
 
     recipe = "php.md"
 
@@ -125,7 +125,7 @@ class FrontController(WithFpm):
 
 
 class AsGuidesHaveIt(FrontController):
-    """A site with the configuration of most guides, and the lines that `edit` adds."""
+    """A site with the nginx configuration that most guides to PHP show, as changed by `edit`."""
 
     GUIDE = """server {
     listen 80;
@@ -160,7 +160,7 @@ class AsGuidesHaveIt(FrontController):
 
 
 class WordPress(WithFpm):
-    """A new WordPress, with permalinks by name."""
+    """A newly installed WordPress, whose permalinks are by name."""
 
     recipe = "wordpress.md"
 

@@ -1,4 +1,4 @@
-"""A single-page application: one page for all addresses, a service worker, an API."""
+"""A server of a single-page application: one page for all paths, a service worker, and an API."""
 
 import sys
 from collections.abc import Callable
@@ -14,7 +14,8 @@ PAGE = (
 
 
 def main(port: int, folder: Path) -> None:
-    """Serve on a port, with the scripts of a folder."""
+    """Serve the application on a port, with the scripts app.js and worker.js in `folder`."""
+
     numbers = count(1)
 
     def serve(path: str, respond: Callable[[], web.Response]) -> web.RouteDef:

@@ -1,4 +1,4 @@
-"""A store that checks fencing numbers, so that a holder whose lease has ended cannot write."""
+"""A database that checks fencing numbers, so that a holder whose lease has ended cannot write."""
 
 import sqlite3
 

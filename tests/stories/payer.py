@@ -1,7 +1,8 @@
-"""A worker that pays: it sends each payment to the target once, at a time that a limit allowed.
+"""A program that sends each of its payments once, at the time that a rate limit has granted.
 
-`payer.py URL TARGET FIRST STEP CALLS AT_ONCE RULE…` sends the payments FIRST, FIRST + STEP, … of
-CALLS payments of each rule, AT_ONCE of a rule at the same time. At the end it prints all payments.
+`payer.py URL TARGET FIRST STEP CALLS AT_ONCE RULE…` pays under each limit RULE, with AT_ONCE
+threads. Of the payments 0 to CALLS - 1 it sends FIRST, FIRST + STEP and so on to the server at
+TARGET. At the end it prints all payments. URL is that of the service API.
 """
 
 import sys
@@ -26,7 +27,7 @@ def pay(url: str, target: str, rule: str, numbers: deque[int], payments: list[An
         while status == 429:
             asked += 1
             status, leave = limits.call("POST", f"/limits/{rule}/acquire", PAYMENT)
-            time.sleep(leave["wait_seconds"])  # until the next request or the payment is due
+            time.sleep(leave["wait_seconds"])  # until the payment, or the next request if refused
         receiver.call("POST", f"/{rule}/{number}")
         payments.append({"rule": rule, "number": number, "asked": asked, **leave})
 

@@ -1,6 +1,7 @@
-"""A user who prepares, which one user may do at a time, and then takes a title.
+"""A user who first does work that only one user may do at a time, and then leases a title.
 
-`preparer.py URL HOLDER MARK` prints every response. The folder MARK exists while a user prepares.
+`preparer.py URL HOLDER MARK` prints every response. The folder MARK exists while a user does that
+work. A concurrency limit, "prepare", allows one user at a time.
 """
 
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from tests.support.service import Api, print_document
 
-#: The pause between two requests for a permit, which may be released long before its lease ends.
+#: The longest pause between two requests for the permit. Its holder may release it at any time.
 ASK_S = 0.05
 PREPARES_S = 0.1
 
@@ -26,7 +27,7 @@ def main(url: str, holder: str, mark: Path) -> None:
     time.sleep(PREPARES_S)
     mark.rmdir()
     api.call("POST", "/limits/prepare/release", {"permit": permit["permit"]})
-    # The lease is taken last, so that no part of its term is spent on waiting.
+    # The lease comes last, so that its term does not pass while the user waits for the permit.
     _, lease = api.call("POST", f"/leases/title/of-{holder}", {"holder": holder})
     print_document(lease)
 

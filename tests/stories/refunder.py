@@ -1,8 +1,8 @@
-"""Refunds, of which a limit allows one in each window.
+"""A program that asks a rate limit for refunds. The limit allows one refund in each window.
 
-`refunder.py URL RULE WINDOW_MS REFUNDS` requests all refunds at once, prints that it has done so,
-and then prints each response. Two more requests wait behind these. Their clients disconnect, and
-two later requests get their times.
+`refunder.py URL RULE WINDOW_MS REFUNDS` sends REFUNDS requests at once, prints that it has done so,
+and in the end prints each response. Meanwhile GONE more requests wait behind these. Their clients
+disconnect, and as many later requests get their times.
 """
 
 import select
@@ -24,15 +24,15 @@ def main(url: str, rule: str, window_ms: int, refunds: int) -> None:
         return api
 
     def free_ms() -> int:
-        """Return the time that a refund would get now."""
+        """Return the time that would be granted to the next refund."""
         query = "&".join(f"{name}={value}" for name, value in REFUND.items())
         return to_ms(reader.call("GET", f"/limits/{rule}?{query}")[1]["at"])
 
     asked = [ask() for _ in range(refunds)]
     [first], _, _ = select.select(asked, [], [])
     asked.remove(first)
-    told = [first.read_response()[1]]
-    behind_ms = to_ms(told[0]["at"]) + refunds * window_ms
+    responses = [first.read_response()[1]]
+    behind_ms = to_ms(responses[0]["at"]) + refunds * window_ms
     wait_until(lambda: free_ms() == behind_ms, "a time for each refund")
     print_document({"state": "asked"})
     gone = [ask() for _ in range(GONE)]
@@ -45,9 +45,9 @@ def main(url: str, rule: str, window_ms: int, refunds: int) -> None:
         given_back_ms = free_ms()
         asked.append(ask())
         wait_until(lambda ms=given_back_ms: free_ms() > ms, "a request that gets it")
-    told += [api.read_response()[1] for api in asked]
-    for each in told:
-        print_document(each)
+    responses += [api.read_response()[1] for api in asked]
+    for response in responses:
+        print_document(response)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The receiver of payments and refunds: `target.py PORT` records all calls.
+"""A server that receives payments and records them: `target.py PORT`.
 
-`POST /v1/RULE/NUMBER` is one call. `GET /v1/` returns all calls in the order in which they came:
-[path, time (ms since 1970)].
+`POST /v1/RULE/NUMBER` is a payment. `GET /v1/` returns all payments in the order in which they
+came, each as [path, time in ms since 1970].
 """
 
 import json
@@ -17,12 +17,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.seen.append((self.path, 1000 * time.time()))
-        self.answer({})
+        self.respond({})
 
     def do_GET(self) -> None:
-        self.answer(self.seen)
+        self.respond(self.seen)
 
-    def answer(self, document: object) -> None:
+    def respond(self, document: object) -> None:
         body = json.dumps(document).encode()
         self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
 

@@ -1,7 +1,7 @@
-"""A user of one resource, who requests a lease and polls until it is granted.
+"""A user who requests the lease of a resource, and polls until it is granted.
 
-`user.py URL RESOURCE HOLDER` begins at the first line of its input. When it has the lease, a line
-"release" releases the lease, and a line "renew" renews it.
+`user.py URL RESOURCE HOLDER` begins when it reads the first line of its standard input. When it has
+the lease, it releases the lease for each line "release", and renews it for each line "renew".
 """
 
 import sys
@@ -21,10 +21,10 @@ def main(url: str, resource: str, holder: str) -> None:
         print_document(lease)
     for word in sys.stdin:
         if word.strip() == "renew":
-            status, said = api.call("PUT", path, {"holder": holder, "fence": lease["fence"]})
+            status, body = api.call("PUT", path, {"holder": holder, "fence": lease["fence"]})
         else:
-            status, said = api.call("DELETE", f"{path}?holder={holder}&fence={lease['fence']}")
-        print_document({"status": status, **said})
+            status, body = api.call("DELETE", f"{path}?holder={holder}&fence={lease['fence']}")
+        print_document({"status": status, **body})
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Creates tests/upgrade/snapshot/: the data that a replica and a runner of a version leave behind.
+"""Creates tests/upgrade/snapshot/: the data that an earlier version's replica and worker stored.
 
-Run it by that version, in a checkout of it with its own .venv and a redis-server on the PATH:
+Run it with the Python of that version, in a checkout of it, with redis-server on the PATH:
 
     git worktree add /tmp/before VERSION && cd /tmp/before && make install
     .venv/bin/python …/tests/upgrade/make_snapshot.py …/tests/upgrade/snapshot
 
-It uses the waitroom command, HTTP, redis-py and sqlite3, and nothing else of that version. All that
-it writes is text: the test moves its times to the present.
+It uses only the waitroom command and the HTTP API of that version. All files that it writes are
+text, in which a test moves timestamps to the present.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ import redis
 SECRET = "snapshot-secret-snapshot-secret-snapshot"
 SERVICE, ADMIN = "snapshot-service-token-0000", "snapshot-admin-token-0000"
 LIMITS = ("fixed_window", "sliding_window", "token_bucket", "leaky_bucket", "concurrency")
-#: Tests replace @…@.
+#: A settings file, in which this script and tests replace each @name@ by a value.
 CONFIG = f"""\
 store = "@store@"
 secret_keys = ["{SECRET}"]
@@ -85,7 +85,7 @@ key = "{{who}}"
 
 
 class Target(http.server.BaseHTTPRequestHandler):
-    """Responds with the body of the request."""
+    """A target of jobs, which responds with the body of the request."""
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -99,7 +99,7 @@ class Target(http.server.BaseHTTPRequestHandler):
 
 
 class Site:
-    """Sends requests to a replica, and returns the documents of its responses."""
+    """A client of a replica's two listeners, which returns the JSON bodies of responses."""
 
     def __init__(self, edge: int, ops: int) -> None:
         self._edge, self._ops = f"http://127.0.0.1:{edge}", f"http://127.0.0.1:{ops}"
@@ -109,37 +109,38 @@ class Site:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self._ops + path, data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=40) as answer:
-                return json.loads(answer.read() or b"null")
+            with urllib.request.urlopen(request, timeout=40) as response:
+                return json.loads(response.read() or b"null")
         except urllib.error.HTTPError as error:
             raise SystemExit(f"{method} {path}: {error} {error.read().decode()}") from error
 
     def visit(self, path: str, cookie: str = "", method: str = "GET") -> tuple[int, str, Any]:
-        """Return the status, the new cookie, and the document if there is one."""
+        """Send a visitor's request to the edge. Return the status, the visitor's cookie, and the
+        JSON body or None."""
         headers = {"X-Waitroom-Room": "shop", "Accept": "text/html", "Cookie": cookie}
         request = urllib.request.Request(self._edge + path, headers=headers, method=method)
         try:
-            answer = urllib.request.urlopen(request, timeout=30)
+            response = urllib.request.urlopen(request, timeout=30)
         except urllib.error.HTTPError as error:
-            answer = error
-        with answer:
-            body = answer.read()
-            given = answer.headers.get("Set-Cookie", "").partition(";")[0] or cookie
-            is_json = "json" in answer.headers.get("Content-Type", "")
-            return answer.status, given, json.loads(body) if is_json else None
+            response = error
+        with response:
+            body = response.read()
+            cookie = response.headers.get("Set-Cookie", "").partition(";")[0] or cookie
+            is_json = "json" in response.headers.get("Content-Type", "")
+            return response.status, cookie, json.loads(body) if is_json else None
 
 
 def fill_room(site: Site) -> dict[str, str]:
-    """Return visitors' cookies by their states."""
+    """Create visitors in every state, and an operator's change. Return their cookies by state."""
     cookies = {}
     for name in ("inside", "left", "released", "claimed", "called", "first", "second"):
         _, cookies[name], _ = site.visit("/check")
     visitors = site.ask("GET", "/admin/rooms/shop/sessions", token=ADMIN)["sessions"]
     released = cookies["released"].split("~")[1]
-    assert released in {one["visitor"] for one in visitors}, visitors
+    assert released in {session["visitor"] for session in visitors}, visitors
     site.ask("POST", f"/admin/rooms/shop/visitors/{released}/release", {}, ADMIN)
     state = "waiting"
-    while state != "admitted":  # a slot is free when no proxy keeps its verdict any more
+    while state != "admitted":  # A slot becomes free when no proxy caches its verdict any more.
         time.sleep(2)
         _, cookies["claimed"], status = site.visit("/_waitroom/shop/status", cookies["claimed"])
         state = status["state"]
@@ -149,6 +150,8 @@ def fill_room(site: Site) -> dict[str, str]:
 
 
 def fill_jobs(site: Site) -> dict[str, Any]:
+    """Create jobs that are completed, waiting and called. Return their ids."""
+
     def submit(target: str, number: int, **more: Any) -> str:
         order = {"target": target, "idempotency_key": f"{target}-{number}", **more}
         return site.ask("POST", "/v1/jobs", order)["id"]
@@ -163,7 +166,7 @@ def fill_jobs(site: Site) -> dict[str, Any]:
 
 
 def fill(site: Site) -> dict[str, Any]:
-    """Create places, sessions and counters of all kinds."""
+    """Create data of all kinds: in rooms, jobs, leases and limits. Return what tests need of it."""
     made: dict[str, Any] = {"cookies": fill_room(site), "jobs": fill_jobs(site)}
     for holder in ("one", "two", "three"):
         made[f"title.{holder}"] = site.ask("POST", "/v1/leases/title/A", {"holder": holder})
@@ -178,7 +181,8 @@ def fill(site: Site) -> dict[str, Any]:
 
 
 def describe(site: Site) -> dict[str, list[str]]:
-    """Return each endpoint with the names of its parameters and of its body's fields."""
+    """Return the names of the parameters and body fields of each endpoint in the OpenAPI document,
+    by its method and path."""
     document, endpoints = site.ask("GET", "/openapi.json"), {}
 
     def resolve(part: dict[str, Any]) -> dict[str, Any]:
@@ -196,14 +200,14 @@ def describe(site: Site) -> dict[str, list[str]]:
             for media in content.values():
                 schema = resolve(media["schema"])
                 choices = schema.get("oneOf", []) + schema.get("anyOf", [])
-                for each in (schema, *map(resolve, choices)):
-                    names |= set(each.get("properties", {}))
+                for variant in (schema, *map(resolve, choices)):
+                    names |= set(variant.get("properties", {}))
             endpoints[f"{method.upper()} {re.sub('{[^}]*}', '{}', path)}"] = sorted(names)
     return endpoints
 
 
 def commands_of(store: redis.Redis) -> list[list[Any]]:
-    """Return commands that create the same keys again, with relative times to live."""
+    """Return Redis commands that create the store's keys again, with their times to live."""
     commands: list[list[Any]] = []
     for key in sorted(store.scan_iter(count=1000)):
         kind = store.type(key)
@@ -254,18 +258,18 @@ def wait_for(port: int) -> None:
 
 
 def main(out: Path) -> None:
-    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
-        folder, edge, ops = Path(name), free_port(), free_port()
+    with tempfile.TemporaryDirectory() as path, contextlib.ExitStack() as stack:
+        folder, edge, ops = Path(path), free_port(), free_port()
         target = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Target)
         threading.Thread(target=target.serve_forever, daemon=True).start()
         sock = folder / "redis.sock"
-        given = {
+        values = {
             "store": f"unix://{sock}", "edge": edge, "ops": ops, "folder": folder,
             "target": target.server_port,
         }  # fmt: skip
         config = CONFIG
-        for word, value in given.items():
-            config = config.replace(f"@{word}@", str(value))
+        for name, value in values.items():
+            config = config.replace(f"@{name}@", str(value))
         (folder / "waitroom.toml").write_text(config)
 
         def start(*command: str) -> subprocess.Popen[bytes]:
@@ -284,7 +288,7 @@ def main(out: Path) -> None:
         site = Site(edge, ops)
         made = fill(site)
         made["api"] = describe(site)
-        time.sleep(5)  # the recorder writes, and each minute's figures have something to say
+        time.sleep(5)  # Let the history be written, and let the samples of a minute have data.
         for process in (runner, replica):
             process.terminate()
             process.wait(60)

@@ -1,4 +1,4 @@
-"""Two replicas, a job worker and a target, for tests of jobs and rooms."""
+"""Starts two replicas, a job worker and a target server, for tests of the package `waitroom`."""
 
 import contextlib
 from pathlib import Path

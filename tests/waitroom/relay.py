@@ -1,4 +1,4 @@
-"""A relay between a client and a replica, with the faults that a test asks for."""
+"""A relay between a client and a replica that loses or delays responses as a test demands."""
 
 import contextlib
 import select
@@ -14,9 +14,12 @@ AWAY = (
 
 
 class Faulty(Relay):
-    """A relay that loses the next `lose` replies and closes their connections, and answers the next
-    `away` requests itself, with a 503. While `lets_pass` is not set, it passes no reply on; `holds`
-    is set when there is one. With `path`, the relay listens on a unix socket."""
+    """A faulty relay to a replica at `url`.
+
+    It responds to the next `away` requests itself, with a 503. It loses the next `lose` responses,
+    and closes their connections. While the event `lets_pass` is not set, it holds responses back,
+    and sets the event `holds` when there is one. With `path`, it listens on a unix socket.
+    """
 
     def __init__(self, url: str, *, lose: int = 0, away: int = 0, path: str = "") -> None:
         super().__init__(url.removeprefix("http://"))
@@ -32,7 +35,7 @@ class Faulty(Relay):
 
     @property
     def asked(self) -> int:
-        """Return how many requests came."""
+        """The number of requests that have arrived."""
         with self._lock:
             return bytes(self._sent).count(b" HTTP/1.1\r\n")
 
@@ -47,7 +50,7 @@ class Faulty(Relay):
     def _pass_on(
         self, is_request: bool, piece: bytes, near: socket.socket, far: socket.socket
     ) -> bool:
-        """Pass a piece on. Return False if the connection is to end instead."""
+        """Forward a piece of data. Return False if the connection must be closed instead."""
         with self._lock:
             if is_request:
                 self._sent += piece

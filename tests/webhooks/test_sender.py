@@ -384,7 +384,7 @@ async def test_a_test_is_sent_and_kept(world, store, receiver):
 async def test_calls_that_are_over_are_not_sent_again(world, store, receiver):
     """The message fails with a reason."""
     replica = world.replica(hook(receiver))
-    await replica.look()
+    await replica.check()
     called = CallNotice("c1", world.name, NOW_MS, (CalledVisitor("v" * 22, 1, 2),))
     await settle(store, called)
     await store.resend(["c1"], by="Ann")

@@ -1,4 +1,4 @@
-"""A room in Redis, and replicas that a test moves step by step."""
+"""A room in Redis, and replicas with webhooks that a test runs step by step."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ from tests.support.rooms import new_room_name, without_outages
 
 @dataclass
 class Replica:
-    """The detectors and senders of a replica with one room."""
+    """The parts of a replica that detect a room's events and send its webhooks."""
 
     room: WaitingRoom
     room_detector: RoomDetector
@@ -36,7 +36,8 @@ class Replica:
     metrics: Metrics
     sends: bool
 
-    async def look(self) -> None:
+    async def check(self) -> None:
+        """Check the room for events and called visitors, and send what is due if `sends`."""
         await self.room.refresh()
         await self.room_detector.check_rooms()
         await self.call_detector.check_rooms()
@@ -47,15 +48,15 @@ class Replica:
         await asyncio.gather(*(sender.check_queues() for sender in self.senders))
 
     async def settled(self) -> None:
-        """Wait until the senders are idle."""
+        """Wait until the senders have nothing left to do."""
         await until(
             lambda: all(task.done() for sender in self.senders for task in sender.tasks.values()),
             "the end of sending",
         )
 
     def counted(self, result: str, event: str | None = None) -> float | None:
-        """Return how many messages about an event had a result. Without an event, return how many
-        calls."""
+        """Return how many webhook messages about an event had this result, by the metrics. Without
+        an event, return how many calls of visitors had it."""
         labels = {"room": self.room.name, "result": result}
         name = "waitroom_calls_total"
         if event is not None:
@@ -63,7 +64,7 @@ class Replica:
         return self.metrics.registry.get_sample_value(name, labels)
 
     def die(self) -> None:
-        """Cancel all tasks, as if the replica was killed."""
+        """Cancel all tasks of the senders, as if the replica was killed."""
         for sender in self.senders:
             for task in sender.tasks.values():
                 task.cancel()
@@ -71,6 +72,8 @@ class Replica:
 
 @dataclass
 class World:
+    """A room, its visitors, and the replicas that send webhooks about it."""
+
     redis: object
     turn: object
     session: object
@@ -79,7 +82,8 @@ class World:
     visitors: list[str] = field(default_factory=list)
     tickets: dict[str, Ticket] = field(default_factory=dict)
     replicas: list[Replica] = field(default_factory=list)
-    #: The time moves on while a sender waits for a retry; else it looks again and again.
+    #: Whether the fake time advances while a sender waits for a retry. Otherwise it stands still,
+    #: and the sender waits again.
     hurries: bool = False
 
     def hook(self, number: int = 0) -> str:
@@ -106,8 +110,8 @@ class World:
             for kind in (RoomDetector, CallDetector)
         ]
         senders = [Sender(hook, rooms, self.redis, self.session, timeout_s=5) for hook in hooks]
-        for each in (*detectors, *senders):
-            each.lease_ms = 600_000
+        for part in (*detectors, *senders):
+            part.lease_ms = 600_000
         for sender in senders:
             sender.sleep = self.sleep
         replica = Replica(rooms.get(self.name), *detectors, senders, metrics, sends)
@@ -121,7 +125,8 @@ class World:
         return replica
 
     async def start_heir(self, *webhooks: Webhook, seconds: int = 1, **options) -> Replica:
-        """Let all leases expire, and let a new replica alone check the room."""
+        """Let the leases of all replicas expire. Then create a replica, and let only it check the
+        room."""
         await self.leases_run_out()
         heir = self.replica(*webhooks, **options)
         await self.seconds(seconds, heir)
@@ -149,12 +154,12 @@ class World:
         return visitors
 
     async def go(self, number: int) -> None:
-        """Let the visitors who came last leave."""
+        """Let the last `number` visitors leave."""
         for _ in range(number):
             await self.store.leave(self.visitors.pop())
 
     async def call(self, number: int) -> list[str]:
-        """Let visitors come and be called, in order."""
+        """Let visitors join, and raise the cap so that they are called."""
         visitors = await self.arrive(number)
         cap = int(await self.redis.zcard(self.key("active"))) + number
         await self.store.configure({"total_active_users": cap})
@@ -163,25 +168,27 @@ class World:
         return visitors
 
     async def call_and_check(self, number: int = 1) -> list[str]:
-        """Let visitors be called, and let all replicas check the room."""
+        """Let visitors join and be called, and let all replicas check the room."""
         visitors = await self.call(number)
         await self.seconds()
         return visitors
 
     async def seconds(self, number: int = 1, *replicas: Replica) -> None:
-        """Let each replica check the room once a second."""
+        """Advance the time by `number` seconds, and let each replica check the room every
+        second."""
         for _ in range(number):
             self.turn.forward(1)
             for replica in replicas or self.replicas:
-                await replica.look()
+                await replica.check()
 
     async def leases_run_out(self) -> None:
+        """Let the leader leases of all replicas expire."""
         rooms = [leader_key(self.name, work) for work in ("notifying", "calling")]
         hooks = [webhook_key(self.hook(number), "resending") for number in range(2)]
         assert await self.redis.delete(*rooms, *hooks) > 0
 
     async def waiting(self, number: int = 0) -> list[str]:
-        """Return the ids of the waiting messages of a webhook, oldest first."""
+        """Return the ids of the messages that a webhook has yet to send, oldest first."""
         page = await self.deliveries(number).read_page(("waiting",), limit=100)
         return [delivery.notice.id for _, delivery in reversed(page)]
 
@@ -192,6 +199,7 @@ class World:
 
 
 async def make_world(url, turn, **settings):
+    """Yield a World on the Redis at `url`. `turn` is the fake time."""
     redis = connect(url, timeout_s=5)
     async with open_session() as session:
         world = World(redis, turn, session, **settings)

@@ -1,4 +1,5 @@
-"""A site with every mistake: one nginx, a location or a server block for each."""
+"""A site for tests of `waitroom doctor`: one nginx that has every mistake in a configuration that
+the command can find, each in a location or a server block of its own."""
 
 import ipaddress
 import json
@@ -49,7 +50,8 @@ location /cors {{ {GATED} include waitroom/headers.conf;
 location /password {{ auth_basic staging; auth_basic_user_file htpasswd; {GATED} }}
 """
 
-#: Server blocks by name. <name> is the address of another; ADDRESS is not loopback.
+#: Server blocks by name. `<name>` stands for the URL of another block, PORT for a free port, OPS
+#: and EDGE for URLs of a replica, and ADDRESS for an IP address that is not loopback.
 SERVERS = {
     "right": f"listen 127.0.0.1:PORT; {RIGHT}",
     "tls": f"listen 127.0.0.1:PORT ssl; {RIGHT}",
@@ -88,7 +90,7 @@ SERVERS = {
         set_real_ip_from 127.0.0.1; real_ip_header X-Forwarded-For;""",
     "ops": f"""listen 127.0.0.1:PORT; {RIGHT}
         location /metrics {{ proxy_pass OPS; }} location /admin/ {{ proxy_pass OPS; }}""",
-    # What stands before nginx.
+    # Proxies in front of nginx.
     "tls-balancer": "listen 127.0.0.1:PORT ssl; location / { proxy_pass <right>; }",
     "balancer": "listen ADDRESS:PORT; location / { proxy_pass <right>; }",
     "careless-cache": """listen 127.0.0.1:PORT; location / { proxy_pass <right>;
@@ -105,14 +107,14 @@ SERVERS = {
         location /_waitroom/ { proxy_pass <right>; proxy_set_header Cookie ""; }""",
     "no-retry": """listen 127.0.0.1:PORT; location / { proxy_pass <main>;
         proxy_hide_header Retry-After; }""",
-    # It keeps a page without the cookie that came with it.
+    # A proxy that caches a page without its cookie.
     "cold-cache": """listen 127.0.0.1:PORT; location /_waitroom/ { proxy_pass <right>; }
         location / { proxy_pass <right>; proxy_cache pages; proxy_cache_valid 200 1m;
         proxy_ignore_headers Set-Cookie Cache-Control; proxy_hide_header Set-Cookie;
         add_header Set-Cookie $cookie_of_miss always; }""",
     "no-cookie": """listen 127.0.0.1:PORT; location / { proxy_pass <main>;
         proxy_hide_header Set-Cookie; }""",
-    # The sidecar's own ports, where everybody reaches them.
+    # The sidecar's own listeners, exposed to everybody.
     "outside": f"listen ADDRESS:PORT; {RIGHT}",
     "open-ops": "listen ADDRESS:PORT; location / { proxy_pass OPS; }",
     "open-edge": "listen ADDRESS:PORT; location / { proxy_pass EDGE; }",
@@ -120,7 +122,7 @@ SERVERS = {
 
 
 class Ward(Site):
-    """A site with every mistake, each in a place of its own."""
+    """The site with every mistake. `ports` has the port of each server block in SERVERS."""
 
     def _write_nginx(self) -> None:
         self.ports = {name: free_port() for name in SERVERS}
@@ -149,7 +151,7 @@ class Ward(Site):
         super()._write_nginx()
 
     def at(self, where: str) -> str:
-        """The address of "/path", of "server" or of "server/path"."""
+        """Return the URL of "/path" on the main server, or of "server" or "server/path"."""
         name, slash, path = where.partition("/")
         if not name:
             return self.url + where
@@ -159,7 +161,7 @@ class Ward(Site):
 
 
 def own_address() -> str:
-    """An address of this machine that is not loopback."""
+    """Return an IP address of this machine that is not loopback, or 127.0.0.1 if it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))
@@ -174,12 +176,14 @@ needs_network = pytest.mark.skipif(
 
 
 async def examine(address: str, **options) -> list[Finding]:
+    """Return what `waitroom doctor` finds at a URL."""
     here = {"ops_port": free_port(), "edge_port": free_port(), "includes": Path("/nowhere")}
     options = {**here, **options}
     return await diagnose(address, Options(**options))
 
 
 def bad(findings: list[Finding], level: Level = Level.PROBLEM) -> list[str]:
+    """Return the texts of the findings of a level, by default the problems."""
     return [f"{found.what} -> {found.fix}" for found in findings if found.level is level]
 
 
@@ -212,6 +216,7 @@ def reply(status: int = 200, body: object = "", **headers: str) -> SiteResponse:
 
 
 def visit(**seen) -> Visit:
+    """Create the record of the doctor's visit to a site, in which the doctor has seen `seen`."""
     url = URL(seen.pop("url", "https://shop.example/"))
     made = Visit(url, Options(), url)
     made.addresses = [ipaddress.ip_address("198.41.30.198")]
