@@ -245,7 +245,7 @@ async def test_a_migration_that_was_killed_can_be_repeated(servers):
             await connection.execute(text("DELETE FROM waitroom_version"))
             await connection.execute(text("DROP TABLE waitroom_changes"))
         await history.migrate()
-        assert await sql.revision(engine, HISTORY) == HISTORY.revision
+        assert await sql.read_revision(engine, HISTORY) == HISTORY.revision
         await history.write("shop", [StreamEvent(1, 0, "joined", "v" * 22, "new", 1)])
         async with sql.begin(engine) as connection:
             await connection.execute(text("DELETE FROM waitroom_version"))
@@ -355,7 +355,7 @@ async def test_a_files_tables_are_made_once(sqlite):
     histories = [History(sql.open_database(sqlite.url), partitions=1) for _ in range(2)]
     try:
         await asyncio.gather(*(history.check() for history in histories for _ in range(5)))
-        assert await sql.revision(histories[0]._engine, HISTORY) == HISTORY.revision
+        assert await sql.read_revision(histories[0]._engine, HISTORY) == HISTORY.revision
         assert await histories[0].find_stay("shop", "a" * 22) is None
     finally:
         for history in histories:

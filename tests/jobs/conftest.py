@@ -25,7 +25,7 @@ async def open_store():
     async def make(url: str) -> JobStore:
         store = JobStore(sql.open_database(url))
         opened.append(store)
-        if await sql.revision(store.engine, JOBS) is None:
+        if await sql.read_revision(store.engine, JOBS) is None:
             await store.migrate()
         return store
 

@@ -64,7 +64,7 @@ class History:
 
     async def check(self) -> None:
         """Raise DatabaseError unless the tables have this version's revision."""
-        await sql.check(self._engine, HISTORY, self.migrate)
+        await sql.check_revision(self._engine, HISTORY, self.migrate)
 
     async def migrate(self) -> tuple[str | None, str]:
         """Migrate the tables. Return the revisions before and after."""

@@ -26,7 +26,7 @@ class JobStore:
 
     async def check(self) -> None:
         """Raise DatabaseError unless the tables have this version's revision."""
-        await sql.check(self.engine, JOBS, self.migrate)
+        await sql.check_revision(self.engine, JOBS, self.migrate)
 
     async def migrate(self) -> tuple[str | None, str]:
         """Migrate the tables, and return their revisions before and after."""

@@ -9,13 +9,14 @@ PROBE_INTERVAL_S = 1.0
 
 
 class Breaker:
-    """A circuit breaker. It is closed while Redis answers, and opens after TRIES failures in a row.
-    It then lets one call a second through as a probe. The first success closes it."""
+    """A circuit breaker, which is closed while Redis answers, and opens after TRIES failures in a
+    row. It then lets one call a second through as a probe. The first success closes it."""
 
     __slots__ = ("_failures", "_interval_s", "_tried_s")
 
     def __init__(self, timeout_s: float = PROBE_INTERVAL_S) -> None:
-        """`timeout_s` is how long a probe lasts at most. There is one probe at a time."""
+        """Create a closed breaker. `timeout_s` is the time limit of a probe: while one may be in
+        flight, there is no second one."""
         self._interval_s = max(PROBE_INTERVAL_S, timeout_s)
         self._failures = 0
         self._tried_s = 0.0
@@ -26,8 +27,8 @@ class Breaker:
 
     @property
     def refuses(self) -> bool:
-        """Return True if the breaker is open, and the last probe began less than a second ago or
-        may not have ended yet."""
+        """Return True if a call must not be sent now: the breaker is open, and the last probe began
+        less than a second ago or may still be in flight."""
         return self.is_open and time.monotonic() < self._tried_s + self._interval_s
 
     def tries(self) -> None:

@@ -1,4 +1,4 @@
-"""Opens and closes the client of Redis."""
+"""Creates and closes the client of Redis."""
 
 from typing import TypeAlias
 
@@ -17,7 +17,7 @@ Store: TypeAlias = Redis | RedisCluster
 
 def connect(url: str, *, timeout_s: float) -> Store:
     """Return a client for any URL that the setting `store` allows. Nothing is sent yet. Raises
-    InputError for an option that redis-py does not take.
+    InputError for an option in the URL that redis-py does not accept.
 
     `memory://` is a Redis inside this process, for trials with one replica. The data is lost when
     the process ends.
@@ -31,7 +31,7 @@ def connect(url: str, *, timeout_s: float) -> Store:
     try:
         redis = _open(url, timeout_s)
         if isinstance(redis, Redis):
-            # Reads all options, and sends nothing.
+            # This call validates all options, and sends nothing.
             redis.connection_pool.make_connection()  # type: ignore[no-untyped-call]
     except (TypeError, ValueError, RedisError, RedisClusterException) as error:
         raise InputError([f"store: {error}"]) from error

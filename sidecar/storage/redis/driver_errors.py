@@ -9,10 +9,11 @@ from sidecar.kit.errors import StoreError
 
 
 class driver_errors:  # noqa: N801 - reads as a statement
-    """A block that raises StoreError for an error of redis-py, or if it takes too long."""
+    """A context manager that raises StoreError if its block raises an error of redis-py or takes
+    longer than `timeout_s`. The message begins with `operation`."""
 
-    def __init__(self, what: str, timeout_s: float) -> None:
-        self._what = what
+    def __init__(self, operation: str, timeout_s: float) -> None:
+        self._operation = operation
         self._timeout = asyncio.timeout(timeout_s)
 
     async def __aenter__(self) -> None:
@@ -27,11 +28,11 @@ class driver_errors:  # noqa: N801 - reads as a statement
         try:
             await self._timeout.__aexit__(kind, error, trace)
         except TimeoutError:
-            raise StoreError(f"{self._what}: the store did not answer in time") from None
+            raise StoreError(f"{self._operation}: the store did not answer in time") from None
         if isinstance(error, (RedisError, RedisClusterException, OSError)):
-            raise StoreError(f"{self._what}: {error or type(error).__name__}") from error
+            raise StoreError(f"{self._operation}: {error or type(error).__name__}") from error
 
 
 def text(value: bytes | str) -> str:
-    """Decode a value that Redis has returned."""
+    """Decode a value that Redis has returned to a string."""
     return value.decode() if isinstance(value, bytes) else value

@@ -1,4 +1,4 @@
-"""Watches whether Redis evicts keys. An eviction loses visitors, counts and settings without an
+"""Watches whether Redis may evict keys, which would lose visitors, counts and settings without an
 error."""
 
 import asyncio
@@ -14,8 +14,9 @@ from sidecar.storage.redis.driver_errors import driver_errors
 
 #: Seconds between two checks.
 CHECK_INTERVAL_S = 60.0
+#: The only value of maxmemory-policy with which Redis evicts no keys.
 SAFE = "noeviction"
-#: Stands for a policy that cannot be read, because INFO is not allowed or does not have the policy.
+#: Stands for a policy that cannot be read, because INFO is forbidden or does not have the policy.
 UNSEEN = "unseen"
 
 log = structlog.get_logger()
@@ -24,7 +25,7 @@ log = structlog.get_logger()
 async def watch_eviction(
     redis: Store, on_policy: Callable[[str], None], *, timeout_s: float
 ) -> None:
-    """Pass the eviction policy to `on_policy` every minute, and log changes, until cancelled."""
+    """Call `on_policy` with the eviction policy every minute, and log changes, until cancelled."""
     before = SAFE
     while True:
         policy = await read_eviction_policy(redis, timeout_s=timeout_s)
@@ -37,8 +38,8 @@ async def watch_eviction(
 
 
 async def read_eviction_policy(redis: Store, *, timeout_s: float) -> str | None:
-    """Return the setting maxmemory-policy. In a cluster prefer a node that evicts keys. Return
-    UNSEEN if the policy cannot be read, or None if Redis does not answer."""
+    """Return the maxmemory-policy of Redis. In a cluster, return SAFE only if all nodes have it.
+    Return UNSEEN if the policy cannot be read, or None if Redis does not answer."""
     try:
         async with driver_errors("info", timeout_s):
             info: dict[str, Any] = await redis.info("memory")

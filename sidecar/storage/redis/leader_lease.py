@@ -1,4 +1,4 @@
-"""The leader lease, which a replica holds while it does work that one replica does at a time."""
+"""A lease in Redis, whose holder is the leader for work that one replica should do at a time."""
 
 from typing import Any
 
@@ -7,11 +7,11 @@ from sidecar.storage.redis.driver_errors import driver_errors, text
 
 
 class LeaderLease:
-    """A lease in Redis under `key` for `owner`, a replica. Every method raises StoreError when
-    Redis does not answer.
+    """A lease under `key` in Redis, as used by the replica `owner`. Every method raises StoreError
+    if Redis does not answer.
 
-    If one replica is slow, two replicas may hold the lease for a moment. The work must tolerate
-    that.
+    If a replica is slow, two replicas may take themselves for the leader for a moment. The work
+    must tolerate that.
     """
 
     def __init__(self, redis: Store, key: str, *, owner: str, timeout_s: float) -> None:
@@ -21,8 +21,8 @@ class LeaderLease:
         self._timeout_s = timeout_s
 
     async def hold(self, *, milliseconds: int) -> bool:
-        """Take or renew the lease, and return True if this replica has the lease. The lease expires
-        after `milliseconds`."""
+        """Take or renew the lease, and return True if this replica holds it. It expires after
+        `milliseconds`."""
         async with driver_errors("leader lease", self._timeout_s):
             if await self._redis.set(self._key, self._owner, nx=True, px=milliseconds):
                 return True

@@ -1,11 +1,12 @@
-"""Loads the Lua scripts: one file for each script, and fragments by `-- @include "name"`.
+"""Reads the Lua scripts. Each script is a file, which may include fragments (other files) by
+`-- @include "name"`.
 
 A fragment is included once, at its first include. A missing fragment, a fragment that includes
 itself, and a misspelt include are errors with file, line and column.
 
-A script that defines `run(KEYS, ARGV)` can be loaded in two ways. For EVALSHA the script alone is
-loaded, with a call of `run` at the end. As Redis Functions all scripts of a product are loaded as
-one library, in which each fragment is included once.
+A script that defines `run(KEYS, ARGV)` can run in two ways. For EVALSHA the source is that script
+alone, with a call of `run` at the end. For Redis Functions the source is a library with all scripts
+of a folder, in which each fragment is included once.
 """
 
 import hashlib
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from sidecar.kit.errors import SidecarError
 
-#: The package's folder: "rooms/enter" is rooms/lua/enter.lua below it.
+#: The package's folder. The script "rooms/enter" is the file rooms/lua/enter.lua in it.
 LUA_ROOT = Path(__file__).resolve().parents[2]
 _INCLUDE = re.compile(r'^-- @include "(?P<name>[a-z_/]+)"\s*$')
 _RUN = "local function run(KEYS, ARGV)"
@@ -29,10 +30,12 @@ class IncludeError(SidecarError):
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A product's scripts as Redis Functions. All names contain the hash of the text, so that one
-    Redis can have two versions."""
+    """The scripts of one folder, such as rooms, as a library of Redis Functions. The names of the
+    library and its functions contain a hash of the source, so that two versions can be loaded side
+    by side."""
 
     name: str
+    #: The Lua source of the library.
     text: str
     #: The names of the functions, by script.
     functions: dict[str, str]
@@ -40,13 +43,13 @@ class Library:
 
 def find_file(name: str, root: Path = LUA_ROOT) -> Path:
     """Return the file of a script or fragment, such as "visitors/arrival"."""
-    product, _, rest = name.partition("/")
-    return root / product / "lua" / f"{rest}.lua" if rest else root / f"{name}.lua"
+    folder, _, rest = name.partition("/")
+    return root / folder / "lua" / f"{rest}.lua" if rest else root / f"{name}.lua"
 
 
 @cache
 def source(name: str, root: Path = LUA_ROOT) -> str:
-    """Return the text of a script such as "rooms/enter", with all fragments."""
+    """Return the Lua source of a script, such as "rooms/enter", with all fragments."""
     lines = [*_flatten(find_file(name, root), root, set())]
     if _RUN in lines:
         lines.append("return run(KEYS, ARGV)")
@@ -54,12 +57,12 @@ def source(name: str, root: Path = LUA_ROOT) -> str:
 
 
 @cache
-def library(product: str, root: Path = LUA_ROOT) -> Library:
-    """Return all scripts of a product, such as "rooms", as one library."""
+def library(folder: str, root: Path = LUA_ROOT) -> Library:
+    """Return all scripts of a folder, such as "rooms", as one library."""
     included: set[Path] = set()
     fragments: list[str] = []
     scripts: dict[str, str] = {}
-    for file in sorted((root / product / "lua").glob("*.lua")):
+    for file in sorted((root / folder / "lua").glob("*.lua")):
         lines = [*_read_lines(file, root, ())]
         scripts[file.stem] = "\n".join(line for line in lines if isinstance(line, str))
         for line in lines:
@@ -67,11 +70,11 @@ def library(product: str, root: Path = LUA_ROOT) -> Library:
                 fragments += _flatten(line, root, included, (file,))
     shared = "\n".join(fragments)
     digest = hashlib.sha256("\n".join([shared, *scripts.values()]).encode()).hexdigest()[:16]
-    name = f"waitroom_{product}_{digest}"
-    functions = {verb: f"waitroom_{verb}_{digest}" for verb in scripts}
+    name = f"waitroom_{folder}_{digest}"
+    functions = {script: f"waitroom_{script}_{digest}" for script in scripts}
     blocks = [
-        f"do\n{text}\nredis.register_function('{functions[verb]}', run)\nend"
-        for verb, text in scripts.items()
+        f"do\n{text}\nredis.register_function('{functions[script]}', run)\nend"
+        for script, text in scripts.items()
     ]
     return Library(name, "\n".join([f"#!lua name={name}", shared, *blocks]) + "\n", functions)
 
@@ -79,7 +82,7 @@ def library(product: str, root: Path = LUA_ROOT) -> Library:
 def _flatten(
     file: Path, root: Path, included: set[Path], parents: tuple[Path, ...] = ()
 ) -> Iterator[str]:
-    """Yield the lines of a file and of its fragments, unless the file is included already."""
+    """Yield the lines of a file and its fragments, without files that are already `included`."""
     if file in included:
         return
     included.add(file)
@@ -91,7 +94,7 @@ def _flatten(
 
 
 def _read_lines(file: Path, root: Path, parents: tuple[Path, ...]) -> Iterator[str | Path]:
-    """Yield the lines of a file. In place of an include yield the fragment's file. Raises
+    """Yield the lines of a file, and in place of each include the fragment's path. Raises
     IncludeError."""
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
         if "@include" not in line:
@@ -99,12 +102,12 @@ def _read_lines(file: Path, root: Path, parents: tuple[Path, ...]) -> Iterator[s
             continue
         match = _INCLUDE.match(line)
         column = (match.start("name") if match else line.index("@include")) + 1
-        at = f"{file.relative_to(root)}:{number}:{column}"
+        location = f"{file.relative_to(root)}:{number}:{column}"
         if match is None:  # Lua would take the line for a comment
-            raise IncludeError(f'{at}: write -- @include "folder/name"')
+            raise IncludeError(f'{location}: write -- @include "folder/name"')
         fragment = find_file(match["name"], root)
         if fragment in (*parents, file):
-            raise IncludeError(f"{at}: {match['name']} includes itself")
+            raise IncludeError(f"{location}: {match['name']} includes itself")
         if not fragment.exists():
-            raise IncludeError(f"{at}: there is no {match['name']}.lua")
+            raise IncludeError(f"{location}: there is no {match['name']}.lua")
         yield fragment

@@ -1,4 +1,5 @@
-"""A blocking client of one Redis server for commands in a terminal, which is quick to import."""
+"""Sends a command to one Redis server. Terminal commands use this client, because it is quick to
+import."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,15 +12,15 @@ _SCHEMES = ("redis://", "rediss://", "unix://")
 _TIMEOUT_S = 1
 
 
-def ask_server(store: str, question: Callable[[redis.Redis], Any]) -> Any:
-    """Call `question` with a client of the server, and return the result. Return None if the URL
-    names no single server. Raises StoreError if the server does not answer within a second."""
-    if not store.startswith(_SCHEMES):
+def ask_server(url: str, send: Callable[[redis.Redis], Any]) -> Any:
+    """Call `send` with a blocking client of the server, and return the result. Return None for a
+    URL of Sentinel or Cluster. Raises StoreError if the server does not answer within a second."""
+    if not url.startswith(_SCHEMES):
         return None
     try:
         with redis.Redis.from_url(
-            store, socket_connect_timeout=_TIMEOUT_S, socket_timeout=_TIMEOUT_S
+            url, socket_connect_timeout=_TIMEOUT_S, socket_timeout=_TIMEOUT_S
         ) as client:
-            return question(client)
+            return send(client)
     except redis.RedisError as error:
         raise StoreError(str(error)) from None

@@ -1,9 +1,9 @@
-"""Runs a product's scripts in Redis.
+"""Runs the Lua scripts of rooms, leases, limits or jobs in Redis.
 
-Scripts run as Redis Functions, which Redis compiles only once. The library is loaded when a server
-does not have it: at the first call, after FUNCTION FLUSH, after some failovers, and on each primary
-of a cluster. If a server refuses functions (Redis 6.2, an ACL, FUNCTION renamed), the scripts run
-by EVALSHA, and functions are tried again after RETRY_S.
+The scripts of one folder are a library of Redis Functions, which Redis compiles only once. It is
+loaded when a server does not have it: at the first call, after FUNCTION FLUSH, after some
+failovers, and on each primary of a cluster. If a server refuses functions (Redis 6.2, an ACL,
+FUNCTION renamed), the scripts run by EVALSHA, and functions are tried again after RETRY_S.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import driver_errors
 from sidecar.storage.redis.lua_source import library, source
 
-#: Seconds after which functions are tried again on a server that has refused them.
+#: Seconds until Redis Functions are tried again on a server that has refused them.
 RETRY_S = 60.0
 
 log = structlog.get_logger()
@@ -34,7 +34,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """Callbacks for each batch (name, verb, size, seconds) and for each error (name, verb)."""
+    """Callbacks for metrics. `batch` is called after each batch, `error` after each failed call."""
 
     batch: Callable[[str, str, int, float], None] = lambda _name, _verb, _size, _seconds: None
     error: Callable[[str, str], None] = lambda _name, _verb: None
@@ -42,9 +42,10 @@ class Observer:
 
 @dataclass(slots=True)
 class FunctionSupport:
-    """What is known about the support for functions of the server of one client."""
+    """Whether the Redis server of one client supports Redis Functions, as far as known."""
 
-    loading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    load_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    #: The monotonic time until which scripts run by EVALSHA, because functions were refused.
     refused_until_s: float = 0
     is_logged: bool = False
 
@@ -53,19 +54,19 @@ _support: WeakKeyDictionary[Store, FunctionSupport] = WeakKeyDictionary()
 
 
 def function_support(redis: Store) -> FunctionSupport:
-    """Return the state that all RedisScripts with this client share."""
+    """Return the FunctionSupport that all RedisScripts with this client share."""
     is_memory = type(redis).__module__.startswith("fakeredis")
     return _support.setdefault(redis, FunctionSupport(refused_until_s=math.inf if is_memory else 0))
 
 
 class RedisScripts:
-    """The scripts in sidecar/PRODUCT/lua, called for one `name`, such as a room or a limit. Every
-    call raises StoreError when Redis does not answer."""
+    """Calls the scripts in sidecar/FOLDER/lua. `name` is the name of a room, limit or other object,
+    for metrics. Every call raises StoreError if Redis fails or does not answer in time."""
 
     def __init__(  # noqa: PLR0913
         self,
         redis: Store,
-        product: str,
+        folder: str,
         name: str = "",
         *,
         timeout_s: float = 1.0,
@@ -75,26 +76,26 @@ class RedisScripts:
         on_time: Callable[[int], None] | None = None,
     ) -> None:
         """Args:
-        probe_timeout_s: How long a probe of an unavailable Redis may take. None: as a call.
+        probe_timeout_s: The time limit of a probe of an unavailable Redis; by default `timeout_s`.
         now: Returns a time that replaces the time of Redis, in the scripts' unit, for tests.
-        on_time: Receives the time of Redis with each reply of `call`.
+        on_time: Is called with the time of Redis after each `call`.
         """
         self.redis: Any = redis
         self.timeout_s = timeout_s
         self.observer = observer or Observer()
         self.breaker = Breaker(timeout_s if probe_timeout_s is None else probe_timeout_s)
-        self._product = product
+        self._folder = folder
         self._name = name
         self._now = now
         self._on_time = on_time
-        self._library = library(product)
+        self._library = library(folder)
         self._support = function_support(redis)
         self._scripts: dict[str, AsyncScript] = {}
 
     @property
     def is_away(self) -> bool:
-        """Return True if Redis has stopped answering. Calls then raise StoreUnavailableError at
-        once, except for the breaker's probes."""
+        """Return True if the circuit breaker is open, because Redis has stopped answering. Calls
+        then raise StoreUnavailableError at once, except for the breaker's probes."""
         return self.breaker.is_open
 
     def raise_if_away(self, verb: str) -> None:
@@ -115,10 +116,10 @@ class RedisScripts:
         """Run a script and return its reply.
 
         Args:
-            args: ARGV from 2 on. ARGV[1] is the time that replaces that of Redis, or "".
+            args: ARGV[2] and later. ARGV[1] is the time that replaces the time of Redis, or "".
             verb: The name of the call in errors and metrics, by default the script's.
             batch: The number of items in the batch, or 0 if the call is no batch.
-            is_probe: Send the call even while Redis counts as unavailable.
+            is_probe: Send the call even if the circuit breaker is open.
         """
         argv = ("" if self._now is None else self._now(), *args)
         reply = await self.command(
@@ -136,7 +137,8 @@ class RedisScripts:
         batch: int = 0,
         is_probe: bool = False,
     ) -> Any:
-        """Run a command of the driver and return its reply. `batch` and `is_probe` as in `call`."""
+        """Call `command`, a coroutine function, and return the reply. The circuit breaker and the
+        time limit apply. For `batch` and `is_probe` see `call`."""
         if not is_probe:
             self.raise_if_away(verb)
         self.breaker.tries()
@@ -154,18 +156,18 @@ class RedisScripts:
         return reply
 
     async def send(self, script: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
-        """Run a script without breaker and time limit. Raises what the driver raises."""
+        """Run a script without circuit breaker and time limit. Raises the driver's exceptions."""
         if time.monotonic() >= self._support.refused_until_s:
-            # While Redis refuses writes, for example because it is full, Redis runs no function
-            # that may write. By EVALSHA Redis refuses only the first command that needs memory, so
-            # scripts that read or free memory still work.
+            # While Redis refuses writes, for example because it is full, it runs no function that
+            # may write. A script that runs by EVALSHA fails only at its first command that needs
+            # memory, so scripts that read or free memory still work.
             try:
                 return await self._fcall(script, keys, args)
             except _LibraryMissing:
                 return await self._load_and_call(script, keys, args)
             except ResponseError as error:
                 if _is_fcall_refused(error):
-                    self._note_refusal(error)
+                    self._record_refusal(error)
                 elif not _is_write_refused(error):
                     raise
         return await self._eval(script, keys, args)
@@ -182,15 +184,15 @@ class RedisScripts:
     async def _eval(self, script: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
         registered = self._scripts.get(script)
         if registered is None:
-            text = source(f"{self._product}/{script}")
+            text = source(f"{self._folder}/{script}")
             registered = self._scripts[script] = self.redis.register_script(text)
         return await registered(keys=keys, args=args)
 
     async def _load_and_call(self, script: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
-        """Load the library, once for all calls that find it missing at the same time, and call the
-        script."""
+        """Load the library and call the script. If several calls find the library missing, only
+        the first one loads it."""
         try:
-            async with self._support.loading:
+            async with self._support.load_lock:
                 with contextlib.suppress(_LibraryMissing):
                     return await self._fcall(script, keys, args)
                 await self._load(keys[0])
@@ -204,32 +206,33 @@ class RedisScripts:
 
     async def _load(self, key: str) -> None:
         """Load the library into the server that has the key."""
-        text, where = self._library.text, self._server_of(key)
+        text, options = self._library.text, self._target_options(key)
         try:
-            await self.redis.execute_command("FUNCTION LOAD", "REPLACE", text, **where)
+            await self.redis.execute_command("FUNCTION LOAD", "REPLACE", text, **options)
         except ResponseError as error:
             if _is_write_refused(error):
                 raise
-            self._note_refusal(error)
+            self._record_refusal(error)
 
     async def scan(
         self, key: str, cursor: int, *, match: str, count: int
     ) -> tuple[int, list[bytes]]:
-        """Return the next cursor, 0 at the end, and some key names of the server that has `key`.
-        Raises what the driver raises."""
+        """Send SCAN to the server that has `key`. Return the next cursor, 0 at the end, and some
+        names of keys. Raises the driver's exceptions."""
         if isinstance(self.redis, RedisCluster):
             await self.redis.initialize()
-        where = self._server_of(key)
-        following, names = await self.redis.scan(cursor, match, count, **where)
+        options = self._target_options(key)
+        next_cursor, names = await self.redis.scan(cursor, match, count, **options)
         # A cluster's driver returns the cursors by server.
-        return next(iter(following.values())) if where else following, names
+        return next(iter(next_cursor.values())) if options else next_cursor, names
 
-    def _server_of(self, key: str) -> dict[str, Any]:
-        """Return the option for a command to the server that has the key, {} without a cluster."""
+    def _target_options(self, key: str) -> dict[str, Any]:
+        """Return the driver's options that send a command to the server that has the key. They are
+        empty without a cluster."""
         is_cluster = isinstance(self.redis, RedisCluster)
         return {"target_nodes": self.redis.get_node_from_key(key)} if is_cluster else {}
 
-    def _note_refusal(self, error: ResponseError) -> None:
+    def _record_refusal(self, error: ResponseError) -> None:
         self._support.refused_until_s = time.monotonic() + RETRY_S
         if not self._support.is_logged:
             self._support.is_logged = True
@@ -242,12 +245,12 @@ class _LibraryMissing(Exception):  # noqa: N818 - RedisScripts.send handles it
 
 
 def _is_write_refused(error: ResponseError) -> bool:
-    """Return True if Redis accepts no writes now, and so did not run the function."""
+    """Return True if Redis did not run the function because it accepts no writes now."""
     is_known = isinstance(error, OutOfMemoryError | ReadOnlyError)
     return is_known or str(error).startswith(("MISCONF", "NOREPLICAS"))
 
 
 def _is_fcall_refused(error: ResponseError) -> bool:
-    """Return True if Redis does not know the command FCALL or forbids it to this user. Only such
-    an error names the command."""
+    """Return True if Redis does not know the command FCALL or forbids it to this user. No other
+    error names the command."""
     return "fcall" in str(error).lower()

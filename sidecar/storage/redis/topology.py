@@ -1,10 +1,10 @@
-"""Clients of one Redis server, of Redis Sentinel and of Redis Cluster.
+"""Creates clients of one Redis server, of Redis Sentinel and of Redis Cluster.
 
-The clients override parts of redis-py, for two reasons. For one server redis-py takes three times
-the CPU for a call. And RedisScripts cancels every call after `store_timeout`, so redis-py would
-never see the errors of its own by which it notices that a server is gone.
+The clients override parts of redis-py, for two reasons. First, a call of redis-py to one server
+takes three times as much CPU. Second, RedisScripts cancels every call after `store_timeout`. It
+thus prevents the timeout errors by which redis-py notices that a server is gone.
 
-has_parts looks for the undocumented parts of redis-py before a client uses them. Where a part is
+Before a client uses undocumented attributes of redis-py, has_parts looks for them. If one is
 missing, redis-py is used unchanged, with a warning.
 """
 
@@ -33,13 +33,13 @@ from redis.commands.core import AsyncScript
 from sidecar.kit.library_parts import PartKind, has_part
 from sidecar.kit.setting_types import read_servers
 
-#: Connections of one client. More calls at a time would only queue up in Redis.
+#: The most connections of one client. More calls at a time would only queue up in Redis.
 POOL_SIZE = 64
 #: The share of a call's timeout that the call may wait for a free connection.
 POOL_WAIT = 0.5
-#: The service name of redis-py and of most installations.
+#: The usual name of a Sentinel service, for a URL without a name.
 SERVICE = "mymaster"
-#: The parts of redis-py that the clients use, by class: attributes, and coroutine functions.
+#: By class of redis-py: the attributes, and the coroutine functions, that the clients use.
 _PARTS: dict[type[Any], tuple[str, str]] = {
     AbstractConnection: (
         "_writer health_check_interval is_connected mark_for_reconnect should_reconnect",
@@ -61,8 +61,8 @@ log = structlog.get_logger()
 
 
 def has_parts(*classes: type[Any]) -> bool:
-    """Return True if these classes of redis-py have the parts that the clients use; else log the
-    missing parts."""
+    """Return True if these classes of redis-py have the attributes in _PARTS. Otherwise log the
+    missing attributes."""
     missing = [
         f"{cls.__name__}.{name}"
         for cls in classes
@@ -77,12 +77,12 @@ def has_parts(*classes: type[Any]) -> bool:
 
 
 def common_options(timeout_s: float) -> dict[str, Any]:
-    """Return the options of every connection to a server."""
+    """Return redis-py's options for every connection to a server."""
     return {
         "socket_timeout": timeout_s,
         "socket_connect_timeout": timeout_s,
         "socket_keepalive": True,
-        # An error now is worth more to the client than the reply to a later retry.
+        # The visitor or program needs a quick error more than the late reply to a retry.
         "retry": Retry(NoBackoff(), 0),
     }
 
@@ -101,13 +101,13 @@ def single_store(url: str, timeout_s: float) -> Redis:
     return Single(pool, wait_s=wait_s)
 
 
-def add_packing(kind: type[Any]) -> type[Any]:
-    """Return a subclass of connections that packs commands with hiredis. A batch has hundreds of
-    arguments, and redis-py takes some microseconds for each."""
-    return type(kind.__name__, (_Packed, kind), {})
+def add_packing(connection_class: type[Any]) -> type[Any]:
+    """Return a subclass of a connection class that packs commands with hiredis. A batch has
+    hundreds of arguments, and redis-py takes some microseconds to pack each."""
+    return type(connection_class.__name__, (_PackingMixin, connection_class), {})
 
 
-class _Packed:
+class _PackingMixin:
     """A mixin that changes how a connection packs and writes commands."""
 
     if TYPE_CHECKING:
@@ -119,11 +119,11 @@ class _Packed:
         return [hiredis.pack_command((*name.split(), *rest))]
 
     async def send_packed_command(self, command: Any, check_health: bool = True) -> None:
-        """Write the command at once where possible. redis-py creates a task for each command, for
-        a timeout. Here the caller, which waits for the reply, sets the timeout."""
+        """Write the command at once where possible. redis-py would create a task with a timeout
+        for each command. That is not needed, because the caller limits the time of its call."""
         writer = self._writer
         if writer is not None and writer.transport.is_closing():
-            # A write would be a TypeError of Python 3.12.3, or a RuntimeError of uvloop.
+            # A write would raise a TypeError in Python 3.12.3, or a RuntimeError in uvloop.
             raise exceptions.ConnectionError("the server has closed the connection")
         if writer is None or self.health_check_interval or writer.transport.get_write_buffer_size():
             await super().send_packed_command(command, check_health)  # type: ignore[misc] # the driver's connection
@@ -132,8 +132,8 @@ class _Packed:
 
 
 class _FreeConnections(asyncio.Semaphore):
-    """A semaphore that each call holds, so that there are at most POOL_SIZE calls at a time. A call
-    that waits for longer than `wait_s` gets a ConnectionError."""
+    """A semaphore that each call acquires, so that at most POOL_SIZE calls run at a time. `acquire`
+    raises ConnectionError after `wait_s`."""
 
     def __init__(self, wait_s: float) -> None:
         super().__init__(POOL_SIZE)
@@ -150,11 +150,11 @@ class _FreeConnections(asyncio.Semaphore):
 
 
 class Single(Redis):
-    """A client of one server. A call takes a third of the CPU that a call of redis-py takes.
+    """A client of one server, whose calls take a third of the CPU of redis-py's.
 
-    The client has a list of idle connections. redis-py returns each connection to its pool after
-    each call, with two locks, a timeout and a dozen measurements. Here only a connection that
-    failed is closed and returned to the pool.
+    redis-py returns the connection to its pool after each call, with two locks, a timeout and a
+    dozen measurements. This client keeps idle connections in a list, and returns only failed ones
+    to the pool.
     """
 
     def __init__(self, pool: ConnectionPool, *, wait_s: float) -> None:
@@ -186,10 +186,11 @@ class Single(Redis):
 
 
 def sentinel_store(url: str, timeout_s: float) -> Redis:
-    """Return a client of redis+sentinel://[user:password@]host:26379,…/SERVICE[/DATABASE].
+    """Return a client for redis+sentinel://[user:password@]host:26379,…/SERVICE[/DATABASE].
 
-    The user and password are for the servers. Those for the sentinels are `?sentinel_username=` and
-    `?sentinel_password=`: a sentinel without a password refuses a client that sends one.
+    The user and password are for the Redis servers. Those for the sentinels are separate
+    (`?sentinel_username=`, `?sentinel_password=`), because a sentinel without a password refuses a
+    client that sends one.
     """
     servers, path = read_servers(url)
     options = _url_options(url)
@@ -199,9 +200,9 @@ def sentinel_store(url: str, timeout_s: float) -> Redis:
         if name in options
     }
     tls = {name: value for name, value in options.items() if name.startswith("ssl")}
-    # A sentinel that hangs must leave time within one call to ask all the other sentinels.
-    each_s = timeout_s / (len(servers) + 1)
-    sentinel_options = {**common_options(each_s), **tls, **login}
+    # If a sentinel hangs, there must be time within one call to ask all the other sentinels.
+    sentinel_timeout_s = timeout_s / (len(servers) + 1)
+    sentinel_options = {**common_options(sentinel_timeout_s), **tls, **login}
     options = {
         **common_options(timeout_s),
         "max_connections": POOL_SIZE,
@@ -209,20 +210,20 @@ def sentinel_store(url: str, timeout_s: float) -> Redis:
         **options,
     }
     service = unquote(path[0]) if path else SERVICE
-    kind = SentinelManagedSSLConnection if tls else SentinelManagedConnection
+    connection_class = SentinelManagedSSLConnection if tls else SentinelManagedConnection
     if not has_parts(AbstractConnection, ConnectionPool, Sentinel):
         plain = Sentinel(servers, sentinel_kwargs=sentinel_options)  # type: ignore[no-untyped-call]
-        client: Redis = plain.master_for(service, connection_class=kind, **options)
+        client: Redis = plain.master_for(service, connection_class=connection_class, **options)
         return client
     sentinel = _Sentinels(servers, sentinel_kwargs=sentinel_options)
-    options |= {"connection_class": add_packing(kind), "timeout": POOL_WAIT * timeout_s}
+    options |= {"connection_class": add_packing(connection_class), "timeout": POOL_WAIT * timeout_s}
     return Redis.from_pool(_SentinelPool(service, sentinel, **options))  # type: ignore[no-untyped-call]
 
 
 class _Sentinels(Sentinel):
-    """Sentinels, with one search for the primary at a time. redis-py moves the sentinel that
-    answered to the front of its list. Two searches that do so at the same time would make redis-py
-    forget another sentinel for good."""
+    """A client of the sentinels that runs one search for the primary at a time. redis-py moves the
+    sentinel that answered to the front of its list. Two searches at the same time would make it
+    lose one of the sentinels for good."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)  # type: ignore[no-untyped-call]
@@ -234,17 +235,17 @@ class _Sentinels(Sentinel):
 
 
 class _SentinelPool(SentinelConnectionPool, BlockingConnectionPool):
-    """A bounded pool of connections to the current primary."""
+    """A connection pool of limited size, with connections to the current primary."""
 
     async def release(self, connection: Any) -> None:
-        """Release a connection, and close it if the primary has moved since."""
+        """Release a connection. If the primary has changed since, make it reconnect."""
         if (connection.host, connection.port) != self.master_address:
             connection.mark_for_reconnect()
         await super().release(connection)
 
 
 def cluster_store(url: str, timeout_s: float) -> RedisCluster:
-    """Return a client of redis+cluster://[user:password@]host:6379,… with some of the servers."""
+    """Return a client for redis+cluster://[user:password@]host:6379,… with some of the servers."""
     servers, _ = read_servers(url)
     nodes = [ClusterNode(host, port) for host, port in servers]
     options = {**common_options(timeout_s), **_url_options(url)}
@@ -254,33 +255,33 @@ def cluster_store(url: str, timeout_s: float) -> RedisCluster:
 
 
 class Cluster(RedisCluster):
-    """A client of a cluster in which a server may hang.
+    """A client of a cluster that can cope with a server that hangs.
 
-    When a call has ended with an error, redis-py reads the map of the cluster's slots again before
-    the next call. Here a cancelled call has the same effect, because a server that hangs causes no
-    error. The map is read in the background, and calls use the old map meanwhile: it takes time to
-    notice that a server is gone, and calls to other servers must not wait for that.
+    After a call that has failed, redis-py reads the cluster's slot map again, before the next call.
+    This client also reads it after a cancelled call, because a server that hangs causes no error.
+    It reads the map in the background, and calls use the old map meanwhile. Otherwise calls to
+    other servers would wait until the failed server is noticed.
     """
 
     def __init__(self, *, wait_s: float, **options: Any) -> None:
-        # This also counts connections that are being replaced. _FreeConnections limits the calls.
+        # Twice the limit of calls, because connections that are being replaced count too.
         options.setdefault("max_connections", 2 * POOL_SIZE)
-        # redis-py notes each moved slot. At every fifth it would close all connections, too.
+        # By default redis-py would close all connections at every fifth slot that has moved.
         super().__init__(reinitialize_steps=0, **options)
-        kind = add_packing(self.connection_kwargs["connection_class"])
-        self.connection_kwargs["connection_class"] = kind
+        connection_class = add_packing(self.connection_kwargs["connection_class"])
+        self.connection_kwargs["connection_class"] = connection_class
         #: The servers that the URL names.
-        self._named = dict(self.nodes_manager.startup_nodes)
-        for node in self._named.values():
-            node.connection_class = kind
+        self._url_nodes = dict(self.nodes_manager.startup_nodes)
+        for node in self._url_nodes.values():
+            node.connection_class = connection_class
         self._free_connections = _FreeConnections(wait_s)
-        self._search: asyncio.Task[None] | None = None
+        self._map_task: asyncio.Task[None] | None = None
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         try:
             async with self._free_connections:
                 return await super().execute_command(*args, **options)
-        except exceptions.RedisClusterException as error:  # which is no RedisError
+        except exceptions.RedisClusterException as error:  # not a subclass of RedisError
             self._reread_map()
             raise exceptions.RedisError(str(error)) from error
         except (
@@ -295,24 +296,25 @@ class Cluster(RedisCluster):
     def _reread_map(self) -> None:
         if self.nodes_manager.default_node is not None:  # there is a map
             self._initialize = False
-            self._begin_search()
+            self._start_map_task()
 
     async def initialize(self, *_: Any, **__: Any) -> "Cluster":
-        """Read the first map. The search goes on if a caller that waits for it is cancelled."""
+        """Read the first slot map. The task continues if a caller that waits for it is
+        cancelled."""
         if self._initialize:
-            await asyncio.shield(self._begin_search())
+            await asyncio.shield(self._start_map_task())
         return self
 
-    def _begin_search(self) -> asyncio.Task[None]:
-        if self._search is None or self._search.done():
-            self._search = asyncio.create_task(self._read_map())
-            self._search.add_done_callback(_retrieve_error)
-        return self._search
+    def _start_map_task(self) -> asyncio.Task[None]:
+        if self._map_task is None or self._map_task.done():
+            self._map_task = asyncio.create_task(self._read_map())
+            self._map_task.add_done_callback(_retrieve_error)
+        return self._map_task
 
     async def _read_map(self) -> None:
-        # All servers may have new addresses, so the names from the URL are tried too.
+        # All servers may have new addresses, so try the host names from the URL too.
         nodes = self.nodes_manager.startup_nodes
-        nodes.update({name: node for name, node in self._named.items() if name not in nodes})
+        nodes.update({name: node for name, node in self._url_nodes.items() if name not in nodes})
         if self._initialize:
             await super().initialize()
         else:
@@ -321,7 +323,7 @@ class Cluster(RedisCluster):
     def get_node(
         self, host: str | None = None, port: int | None = None, node_name: str | None = None
     ) -> ClusterNode | None:
-        """Return a server, or a new client of a server that the map does not have yet."""
+        """Return a node of the cluster. If the slot map does not have it yet, add a new node."""
         node = super().get_node(host, port, node_name)
         if node is None and node_name:
             new_host, _, new_port = node_name.rpartition(":")
@@ -330,24 +332,24 @@ class Cluster(RedisCluster):
         return node
 
     async def _determine_slot(self, command: str, *args: Any) -> int:
-        # redis-py knows which arguments of EVALSHA are keys. For FCALL it would ask a server.
+        # redis-py knows which arguments of EVALSHA are keys. For FCALL it would query a server.
         return await super()._determine_slot("EVALSHA" if command == "FCALL" else command, *args)
 
     def register_script(self, script: Any) -> AsyncScript:  # type: ignore[override] # redis-py's own does so too
         return _ClusterScript(self, script)
 
     async def shut(self) -> None:
-        """Close all connections for good. redis-py also calls `aclose` to connect again."""
-        if self._search is not None:
-            self._search.cancel()
-            await asyncio.wait([self._search])
+        """Close all connections for good. `aclose` is not enough: redis-py uses it to reconnect."""
+        if self._map_task is not None:
+            self._map_task.cancel()
+            await asyncio.wait([self._map_task])
         self._initialize = False  # otherwise redis-py takes the client for closed
         await super().aclose()
 
 
 class _ClusterScript(AsyncScript):
-    """A script whose source is sent to a server that does not have the script. redis-py would load
-    the script into every primary, which fails while any primary is unavailable."""
+    """A script that is sent as source to a server that does not have it. redis-py would load it
+    into every primary, which fails while any primary is unavailable."""
 
     async def __call__(
         self,
@@ -363,19 +365,20 @@ class _ClusterScript(AsyncScript):
             return await client.eval(self.script, *arguments)
 
 
-def _retrieve_error(search: asyncio.Task[None]) -> None:
-    """Read the error of a search, because asyncio logs an error that nobody has read."""
-    if not search.cancelled():
-        search.exception()
+def _retrieve_error(task: asyncio.Task[None]) -> None:
+    """Read the error of a task, because asyncio logs an error that nobody has read."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _url_options(url: str) -> dict[str, Any]:
-    """Return the options for user, password, TLS and query, as redis-py reads them from the URL of
-    one server."""
-    kind, _, rest = url.partition("://")
+    """Return redis-py's options for the user, password, TLS and query of a URL. redis-py parses the
+    URL with a single host in place of the servers."""
+    scheme, _, rest = url.partition("://")
     address, _, query = rest.partition("?")
     login, at, _ = address.partition("/")[0].rpartition("@")
-    options: dict[str, Any] = {**parse_url(f"{kind.partition('+')[0]}://{login}{at}host/?{query}")}
+    single_url = f"{scheme.partition('+')[0]}://{login}{at}host/?{query}"
+    options: dict[str, Any] = {**parse_url(single_url)}
     del options["host"]
     if options.pop("connection_class", None) is SSLConnection:
         options["ssl"] = True

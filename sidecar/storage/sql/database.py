@@ -1,4 +1,4 @@
-"""Opens the SQL database of a URL, and migrates the tables in it."""
+"""Opens the SQL database that a URL names, and migrates its tables."""
 
 import asyncio
 import contextlib
@@ -18,49 +18,49 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from sidecar.kit.errors import DatabaseError, DatabaseUnavailableError, InputError
 
-#: The folder of the package. The migrations of a product are in PRODUCT/migrations.
+#: The folder of the package. The migrations of history and jobs are in subfolders.
 PACKAGE = Path(__file__).resolve().parents[2]
-#: The driver, the module that it needs, and the extra with that module, by scheme of a URL.
+#: By scheme of the URL: the driver, the module that it needs, and the extra that installs it.
 _DRIVERS = {
     "sqlite": ("sqlite+aiosqlite", "aiosqlite", ""),
     "mysql": ("mysql+asyncmy", "asyncmy", "mysql"),
     "mariadb": ("mysql+asyncmy", "asyncmy", "mysql"),
     "postgresql": ("postgresql+asyncpg", "asyncpg", "postgresql"),
 }
-#: How long a writer of SQLite waits for another writer, ms.
+#: How long a writer waits for another writer in SQLite, ms.
 BUSY_MS = 10_000
-#: How often, 10 ms apart, the switch of a new file of SQLite to a write-ahead log is tried.
+#: The most attempts, 10 ms apart, to switch a new SQLite file to a write-ahead log.
 _WAL_TRIES = 100
-#: How long a connection to the database may take, seconds.
+#: The time limit for connecting to the database, seconds.
 CONNECT_S = 5
-#: How long a transaction may take, seconds. A reset of a million places takes especially long.
+#: The time limit of a transaction, seconds. Resetting a room of a million places takes longest.
 ANSWER_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """A product's tables and migrations. Several products may share a database."""
+    """The tables and migrations of the history or of jobs, which may share a database."""
 
-    #: The product, which has a folder of migrations.
+    #: "history" or "jobs": the folder that contains the migrations.
     name: str
     #: The revision of the tables that this version of Waitroom reads and writes.
     revision: str
-    #: The table that has the current revision.
+    #: The table that stores the current revision.
     version_table: str
 
 
-#: The lock of each event loop that allows one migration at a time. alembic has global state, and
-#: would create the tables of a second product in the database of the first.
+#: For each event loop a lock that allows one migration at a time. alembic has global state: of two
+#: migrations at a time, one would create its tables in the other's database.
 _migration_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
 
 class UnversionedError(RuntimeError):
-    """The tables have rows, but the database does not have their revision."""
+    """The tables exist and have rows, but the database does not say which revision they have."""
 
 
 def open_database(url: str, *, setting: str = "history") -> AsyncEngine:
-    """Return an engine for any URL that the `setting` allows. Nothing is sent yet. Raises
-    InputError, with the setting, if the URL cannot be read or the driver is not installed."""
+    """Return an engine for a database's URL. Nothing is sent yet. Raises InputError, which names
+    the `setting`, if the URL cannot be parsed or the driver is not installed."""
     try:
         parsed = make_url(url)
         driver, module, extra = _DRIVERS[parsed.drivername]
@@ -81,7 +81,7 @@ def _create_engine(url: URL, setting: str) -> AsyncEngine:
         event.listen(engine.sync_engine, "connect", _prepare_sqlite)
         return engine
     timeout = "timeout" if kind == "postgresql" else "connect_timeout"
-    # With READ COMMITTED a writer locks no gaps for which another writer's inserts would wait.
+    # READ COMMITTED has no gap locks, for which another writer's inserts would have to wait.
     return create_async_engine(
         url,
         isolation_level="READ COMMITTED",
@@ -102,8 +102,7 @@ def _check_file(file: Path, setting: str) -> None:
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
-    """Set up a connection so that readers continue while a batch is written, and a second writer
-    waits."""
+    """Set up a connection so that writers do not block readers, and wait for other writers."""
     cursor = connection.cursor()
     for pragma in (f"busy_timeout={BUSY_MS}", "synchronous=FULL"):
         cursor.execute(f"PRAGMA {pragma}")
@@ -136,29 +135,31 @@ def _database_errors() -> Iterator[None]:
     except TimeoutError as error:
         raise DatabaseUnavailableError("the database did not answer in time") from error
     except (OperationalError, OSError) as error:
-        raise DatabaseUnavailableError(reason(error)) from error
+        raise DatabaseUnavailableError(describe_error(error)) from error
     except SQLAlchemyError as error:
-        raise DatabaseError(reason(error)) from error
+        raise DatabaseError(describe_error(error)) from error
 
 
-def reason(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return the driver's message on one line, without the statement and its values."""
     cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     return " ".join(f"{type(cause).__name__}: {cause}".split())[:300]
 
 
-async def check(engine: AsyncEngine, tables: Tables, make: Callable[[], Awaitable[object]]) -> None:
-    """Raise DatabaseError unless the tables have the revision that this version needs. In a new
-    file of SQLite call `make`, which creates the tables."""
-    current = await revision(engine, tables)
+async def check_revision(
+    engine: AsyncEngine, tables: Tables, create_tables: Callable[[], Awaitable[object]]
+) -> None:
+    """Raise DatabaseError unless the tables have the revision that this version needs. In a SQLite
+    file without tables, call `create_tables`."""
+    current = await read_revision(engine, tables)
     if current is None and engine.dialect.name == "sqlite":
-        await make()  # does nothing if another process did it meanwhile
+        await create_tables()  # does nothing if another process has just created them
     elif current != tables.revision:
         has = "there are no tables" if current is None else f"they are of revision {current}"
         raise DatabaseError(f"{has}: run waitroom migrate")
 
 
-async def revision(engine: AsyncEngine, tables: Tables) -> str | None:
+async def read_revision(engine: AsyncEngine, tables: Tables) -> str | None:
     """Return the revision of the tables, or None if there are no tables. Raises DatabaseError."""
 
     def has_table(connection: Connection) -> bool:
@@ -175,11 +176,12 @@ async def revision(engine: AsyncEngine, tables: Tables) -> str | None:
 async def migrate(
     engine: AsyncEngine, tables: Tables, *, partitions: int = 1
 ) -> tuple[str | None, str]:
-    """Migrate the tables, and return the revisions before and after. Idempotent. Raises
-    DatabaseError, also if a later version of Waitroom has migrated the tables."""
+    """Migrate the tables, and return the revisions before and after. If nothing is to be done, do
+    nothing. `partitions` is how many partitions new tables of the history get. Raises
+    DatabaseError, for example if a later version of Waitroom has migrated the tables."""
     from alembic.util import CommandError  # noqa: PLC0415 - takes a tenth of a second to import
 
-    before = await revision(engine, tables)
+    before = await read_revision(engine, tables)
     lock = _migration_locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
     try:
         with _database_errors():
@@ -207,7 +209,7 @@ def _upgrade(connection: Connection, tables: Tables, partitions: int) -> None:
         connection=connection, partitions=partitions, version_table=tables.version_table
     )
     if connection.dialect.name == "sqlite":
-        # Python would begin the transaction with the first row. That is too late: if two replicas
-        # start at the same time, one has to wait until the other has created the tables.
+        # Python would begin the transaction only with the first row. If two replicas start at the
+        # same time, one has to wait from the beginning until the other has created the tables.
         connection.exec_driver_sql("BEGIN IMMEDIATE")
     command.upgrade(config, "head")

@@ -1,4 +1,4 @@
-"""Runs transactions on one database, in the same way for all kinds of databases."""
+"""Runs transactions in the same way on SQLite, MariaDB, MySQL and PostgreSQL."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -16,20 +16,21 @@ from sidecar.storage.sql import database as sql
 
 Result = TypeVar("Result")
 
-#: How often a transaction is begun if the database aborts it because of another transaction.
+#: The most attempts of a transaction that the database aborts because of another transaction.
 TRIES = 5
-#: Deadlocks and serialization failures: MariaDB's and MySQL's number, PostgreSQL's SQLSTATE.
+#: The error codes of deadlocks and serialization failures: MariaDB's and MySQL's number, and
+#: PostgreSQL's SQLSTATEs.
 _DEADLOCKS = frozenset({1213, "40001", "40P01"})
 
 
 class Transactions:
-    """The transactions of one database. Every method raises DatabaseError if the database does not
+    """Runs transactions on one database. Methods raise DatabaseError if the database does not
     answer or refuses a statement."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self.engine = engine
         self._dialect = engine.dialect.name
-        #: Allows one writer at a time: SQLite's writers would wait for each other by polling.
+        #: Allows one writer at a time for SQLite, where writers would poll to wait for each other.
         self._write_lock = asyncio.Lock() if self._dialect == "sqlite" else nullcontext()
 
     async def write(self, work: Callable[[AsyncConnection], Awaitable[Result]]) -> Result:
@@ -52,9 +53,9 @@ class Transactions:
             return await work(connection)
 
     async def change(self, statement: Any, values: Any = None) -> bool:
-        """Run a statement, and return True if it changed a row."""
-        done = await self.write(lambda connection: connection.execute(statement, values))
-        return bool(done.rowcount)
+        """Run a statement in its own transaction, and return True if it changed a row."""
+        result = await self.write(lambda connection: connection.execute(statement, values))
+        return bool(result.rowcount)
 
     async def read(self, statement: Any) -> list[Any]:
         """Run a query and return the rows."""
@@ -67,7 +68,7 @@ class Transactions:
             async with sql.begin(self.engine) as connection:
                 yield connection
         except (ValueError, OverflowError) as error:  # text or a number that no database can hold
-            raise DatabaseError(sql.reason(error)) from error
+            raise DatabaseError(sql.describe_error(error)) from error
 
     def upsert(self, table: Table) -> Any:
         """Return a statement that inserts a row, or replaces the row with the same primary key."""
@@ -81,7 +82,7 @@ class Transactions:
         return statement.on_conflict_do_update(index_elements=keys, set_=values)
 
     def insert_ignore(self, table: Table) -> Any:
-        """Return a statement that inserts a row, unless a row has one of its unique keys."""
+        """Return a statement that inserts a row, unless another row has the same unique key."""
         if self._dialect == "mysql":  # MySQL's INSERT IGNORE would ignore all other errors too
             name = next(iter(table.primary_key)).name
             return mysql.insert(table).on_duplicate_key_update({name: table.c[name]})
@@ -94,8 +95,8 @@ class Transactions:
 async def isolate_errors(
     run: Callable[[Sequence[BatchItem]], Awaitable[list[BatchReply]]], batch: Sequence[BatchItem]
 ) -> list[BatchReply]:
-    """Run a batch and return the replies. If the database refuses the batch, run each item alone.
-    The reply to an item that is refused is the error."""
+    """Run a batch and return the replies. If the database refuses the batch, run each item alone,
+    and return the error as the reply to each item that is refused."""
     try:
         return await run(batch)
     except DatabaseError as error:
@@ -111,7 +112,7 @@ async def isolate_errors(
 
 
 def _is_unavailable(error: DatabaseError) -> bool:
-    """Return True if the database would refuse any statement now."""
+    """Return True if the database is unavailable, so that any other statement would fail too."""
     cause = error.__cause__
     is_invalidated = isinstance(cause, DBAPIError) and cause.connection_invalidated
     return is_invalidated or isinstance(cause, (OSError, OperationalError, InterfaceError))

@@ -1,4 +1,4 @@
-"""The script by which alembic runs the migrations, on the connection of storage/sql/database.py."""
+"""The script that alembic executes to migrate, on the connection that database.py has opened."""
 
 from alembic import context
 
