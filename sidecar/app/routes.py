@@ -18,7 +18,7 @@ from sidecar.app.openapi import document as openapi
 from sidecar.dashboard import endpoints as dashboard
 from sidecar.dashboard.alerts import Alerts
 from sidecar.dashboard.live import LIVE, Live
-from sidecar.dashboard.product_rows import ProductRows
+from sidecar.dashboard.overview_rows import OverviewRows
 from sidecar.gate import check
 from sidecar.gate import claim_link as claim
 from sidecar.gate import event_stream as events
@@ -147,10 +147,10 @@ def create_ops_app(
     alerts = Alerts(services.rooms, services.metrics, services.jobs)
     if app[OPERATORS].is_on:
         app.cleanup_ctx.append(alerts.evaluate_forever)
-    products = ProductRows(
+    overview = OverviewRows(
         services.metrics, services.leases, services.limits, services.jobs, settings.webhooks
     )
-    app[LIVE] = Live(services.rooms, alerts, products)
+    app[LIVE] = Live(services.rooms, alerts, overview)
     app[FIND_OWNER] = find_owner
     app.add_routes(dashboard.ROUTES)
     app.add_routes([endpoint.route() for endpoint in (*openapi.ENDPOINTS, *endpoints.OPS)])

@@ -10,7 +10,7 @@ import structlog
 from aiohttp import web
 
 from sidecar.dashboard.alerts import Alerts
-from sidecar.dashboard.product_rows import ProductRows
+from sidecar.dashboard.overview_rows import OverviewRows
 from sidecar.http.json_text import encode_event
 from sidecar.http.long_poll import LongPolls
 from sidecar.kit.errors import StoreError
@@ -75,16 +75,16 @@ class Live(LongPolls):
     """The server-sent events for viewers of the dashboard, updated while there is a viewer."""
 
     def __init__(
-        self, rooms: WaitingRooms, alerts: Alerts | None = None, products: ProductRows | None = None
+        self, rooms: WaitingRooms, alerts: Alerts | None = None, rows: OverviewRows | None = None
     ) -> None:
         super().__init__(self._update_forever, self._collect_forever)
-        self._rooms, self._alerts, self._products = rooms, alerts, products
+        self._rooms, self._alerts, self._overview = rooms, alerts, rows
         self._updated = asyncio.Event()
         self._collect_now = asyncio.Event()
         #: The last `now` event.
         self._now = b""
         #: The last `study` event of each room, by the room's name. The last `others` event, with
-        #: the rows of products, has the key "".
+        #: the overview's rows, has the key "".
         self._collected: dict[str, bytes] = {}
         #: The latest sample of each room, and the charts of the hour before this sample.
         self._hours: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
@@ -158,17 +158,17 @@ class Live(LongPolls):
         while True:
             self._collect_now.clear()
             rooms = (self._collect_room(room) for room in self._rooms)
-            await asyncio.gather(*rooms, self._collect_others())
+            await asyncio.gather(*rooms, self._collect_overview())
             self._update_now()
             self._publish()
             await wait_for(self._collect_now, COLLECT_INTERVAL_S)
 
-    async def _collect_others(self) -> None:
+    async def _collect_overview(self) -> None:
         """Update the `others` event."""
-        if self._products is None:
+        if self._overview is None:
             return
         try:
-            self._store_event("", encode_event("others", await self._products.collect()))
+            self._store_event("", encode_event("others", await self._overview.collect()))
         except Exception:  # try again in five seconds
             log.exception("dashboard")
 

@@ -40,7 +40,7 @@ class OriginalUrlHeaders(Headers):
     """The URL that the visitor requested. `/gate` also reads X-Forwarded-Uri. For `/page` after a
     form was sent: the URL of the form's page."""
     x_original_method: str | None = None
-    """The method of the visitor's request. Default: GET. X-Forwarded-Method works too."""
+    """The method of the visitor's request, by default GET. X-Forwarded-Method works too."""
 
 
 class OriginalRequestHeaders(OriginalUrlHeaders):
@@ -94,7 +94,7 @@ class RefusedHeaders(VerdictHeaders):
     ) = None
     """The HTTP status for the visitor. Missing if the room is unknown."""
     retry_after: _Positive | None = None
-    """When to try again, in seconds."""
+    """How many seconds to wait before a retry."""
     x_waitroom_position: Position | None = None
     """The position in the queue."""
     x_waitroom_wait: Count | None = None
@@ -103,7 +103,7 @@ class RefusedHeaders(VerdictHeaders):
 
 class CacheHeaders(Headers):
     x_accel_expires: Count | None = None
-    """How long nginx may cache the verdict for this cookie, in seconds. It must not if missing."""
+    """How many seconds nginx may cache the verdict for this cookie. If missing, it must not."""
 
 
 class CheckAdmittedHeaders(AdmittedHeaders, CacheHeaders):
@@ -113,11 +113,11 @@ class CheckAdmittedHeaders(AdmittedHeaders, CacheHeaders):
 
 class CheckRefusedHeaders(RefusedHeaders, CacheHeaders):
     x_waitroom_json: str | None = None
-    """The document for programs, if the room's `json_format` is `cloudflare`."""
+    """The JSON document for programs, if the room's `json_format` is `cloudflare`."""
     x_waitroom_document: str | None = None
     """The status document as JSON, for `/page`. Only if the room has a `template`."""
     refresh: str | None = None
-    """When the browser reloads the page of the template, in seconds. Empty if its script polls."""
+    """After how many seconds the browser reloads the template's page. Empty if its script polls."""
 
 
 class PageRequestHeaders(OriginalUrlHeaders):
@@ -131,9 +131,9 @@ class PageRequestHeaders(OriginalUrlHeaders):
 
 class PageHeaders(Headers):
     refresh: str | None = None
-    """When the browser reloads the page, in seconds. Missing if the page's script polls."""
+    """After how many seconds the browser reloads the page. Missing if the page's script polls."""
     x_accel_expires: Count | None = None
-    """How long nginx may cache the page for other visitors, in seconds."""
+    """How many seconds nginx may cache the page for other visitors."""
 
 
 class Numbers(Reply):
@@ -148,11 +148,11 @@ class Numbers(Reply):
     wait_seconds: Annotated[Count | None, optional] = None
     """The expected wait."""
     retry_after_seconds: Annotated[_Positive, optional] = 1
-    """When to try again."""
+    """How many seconds to wait before a retry."""
     status_url: Annotated[str | None, optional] = None
     """The path of the visitor's status."""
     join_url: Annotated[str | None, optional] = None
-    """The path to join the queue."""
+    """The path by which to join the queue."""
 
 
 # For visitors -------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ class RedirectHeaders(CookieHeader):
 
 class RetryHeaders(Headers):
     retry_after: _Positive
-    """When to try again, in seconds."""
+    """How many seconds to wait before a retry."""
 
 
 class Status(Reply):
@@ -241,7 +241,7 @@ class Status(Reply):
     updated_at: Time
     """The time of this response, by the clock of Redis."""
     refresh_after_seconds: Annotated[float, Field(gt=0)]
-    """When to poll again."""
+    """How many seconds to wait before the next poll."""
     message: str | None
     """The operator's message."""
     room: Annotated[str, Field(pattern=GATE_NAME)]

@@ -1,4 +1,4 @@
-"""Collects the overview's rows of leases, limits, targets and webhooks.
+"""Collects the rows of leases, limits, targets and webhooks for the dashboard's overview.
 
 The rows are collected every few seconds while anybody views the dashboard. Only leases are read
 from Redis. The other figures are the replica's own counters and states of the targets.
@@ -31,7 +31,7 @@ REFUSED_OUTCOMES = ("refused", "refused_alone")
 RATE_S = 60
 
 
-class ProductRows:
+class OverviewRows:
     """Collects the rows. A limit's figures per minute are those of this replica, and a target's
     are those of all replicas."""
 
