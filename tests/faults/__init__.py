@@ -1,1 +1,1 @@
-"""Scenarios that break a part of the system, and judge what visitors notice."""
+"""Scenarios that break a part of the system, and check what visitors notice."""

@@ -1,6 +1,6 @@
-"""`python -m tests.faults [--quick] [--only NAME …]`: run the fault scenarios, write the report.
+"""Runs the fault scenarios, and writes the report: python -m tests.faults [--quick] [--only NAME …]
 
-The exit status is 1 if a scenario does not hold. The command stops all processes that it started.
+The exit status is 1 if a scenario fails. The command stops all processes that it started.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from tests.faults.world import FULL, QUICK, Scale
 ROOT = Path(__file__).resolve().parents[2]
 #: Time limit of a scenario.
 LIMIT_S = 300.0
-#: Time limits of outages, which last longer and run in two batches.
+#: Time limits of the outages, which take longer. `outages` runs all of them, in two batches.
 LIMITS_S = dict.fromkeys(scenarios_outages.EACH, scenarios_outages.LIMIT_S) | {
     "outages": 2 * scenarios_outages.LIMIT_S
 }
@@ -76,7 +76,7 @@ def main() -> int:
     for name in names:
         for row in run(name, scale):
             rows.append(row)
-            print(report.line(row), flush=True)
+            print(report.format_line(row), flush=True)
     seconds = time.monotonic() - began
     partial = options.quick or options.only
     path = ROOT / (".run/reports/reliability.md" if partial else "docs/reliability.md")
@@ -86,7 +86,7 @@ def main() -> int:
 
 
 def run(name: str, scale: Scale) -> list[Row]:
-    """Run a scenario. If it raises an exception, return a row that does not hold."""
+    """Run a scenario. If it raises an exception, return a row that says so."""
     began = time.monotonic()
     try:
         found = uvloop.run(_run_with_limit(name, scale))

@@ -1,18 +1,19 @@
-"""The diary of a visitor: all responses, each with the cookie after it."""
+"""The diary of a simulated visitor: all requests and responses, with the cookie after each."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+#: The kinds of tokens.
 TICKET, PASS = "t", "p"
 
 
 class Token(NamedTuple):
-    """The readable part of a cookie (sidecar/visitors/tokens.py)."""
+    """The fields of a cookie that can be read without its key (sidecar/visitors/tokens.py)."""
 
     kind: str
     visitor: str
     order: int
-    #: When a pass was last renewed in Redis; 0 if a replica signed it without Redis.
+    #: When a pass was last renewed in Redis. 0 if a replica signed it without Redis.
     renewed_ms: int = -1
 
 
@@ -37,20 +38,20 @@ class Entry:
     what: str
     sent: float
     received: float
-    #: The status is 0 if there was no response. Then `error` has the reason.
+    #: 0 if there was no response. Then `error` has the reason.
     status: int = 0
     error: str = ""
     #: The state in the response (admitted, waiting, not_queued, full, closed), or "".
     state: str = ""
     position: int | None = None
     paused: bool = False
-    #: Whether the response is the waiting page or a problem document.
+    #: Whether the response is from us, that is, the waiting page or a problem document.
     ours: bool = False
     #: The pause until the next poll that the response asks for.
     refresh_s: float | None = None
     #: The value of the header Retry-After, or 0.
     retry_after_s: float = 0
-    #: The address for joining, if the response has one.
+    #: The URL for joining the queue, if the response has one.
     join_url: str = ""
     token: Token | None = None
 
@@ -61,7 +62,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Diary:
-    """The entries of a visitor."""
+    """All entries of one visitor, in order."""
 
     name: str
     entries: list[Entry] = field(default_factory=list)
@@ -75,7 +76,7 @@ class Diary:
         return self.entries[-1] if self.entries else None
 
     def held_at(self, moment: float) -> Token | None:
-        """Return the token that the visitor had at a time. Return None after the visitor left."""
+        """Return the token that the visitor had at a time. After the visitor left, return None."""
         if self.gone is not None and self.gone <= moment:
             return None
         held = None

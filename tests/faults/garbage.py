@@ -1,6 +1,6 @@
-"""Malformed requests: a random mix of a fixed corpus and examples of Hypothesis.
+"""Generates malformed HTTP requests, as a random mix of a fixed corpus and Hypothesis' examples.
 
-The same seed gives the same requests.
+The same seed always gives the same requests.
 """
 
 import json
@@ -16,8 +16,9 @@ from sidecar.rooms.settings import RoomSettings
 from tests.support.site import ADMIN_TOKEN
 from tests.support.tokens import signed_pass, signed_ticket
 
-#: Name of a room without visitors, whose settings the requests change.
+#: The name of a room without visitors, whose settings the requests change.
 TOYED_WITH = "other"
+#: The servers to which requests are sent.
 NGINX, EDGE, OPS = "nginx", "edge", "ops"
 
 _METHODS = [b"GET"] * 12 + [b"POST"] * 6 + [
@@ -76,7 +77,7 @@ _HEADERS = [
     b"\xff: x", b"Connection: close", b"Connection: keep-alive, Upgrade", b"Proxy: http://evil/",
     b"\r\n".join(b"X-%d: 1" % i for i in range(90)),
 ]  # fmt: skip
-#: Headers that make the end of a request ambiguous.
+#: Headers that make it ambiguous where a request ends.
 _UNCLEAR = [
     b"Content-Length: abc", b"Content-Length: -1", b"Content-Length: 5\r\nContent-Length: 7",
     b"Content-Length: 99999999999999999999999", b"Transfer-Encoding: chunked, chunked",
@@ -96,12 +97,13 @@ _BODIES = [
 ]  # fmt: skip
 
 
+#: HTTP versions, and their weights.
 _VERSIONS = (b"HTTP/1.1", b"HTTP/1.0", b"HTTP/9.9", b"XTTP/1.1", b""), (94, 2, 1, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Garbled:
-    """A malformed request to one of the servers."""
+    """A malformed request for the server `to`."""
 
     to: str
     data: bytes
@@ -123,11 +125,14 @@ class _Parts:
     made_up: dict[str, list[bytes]]
 
     def mild(self) -> "_Parts":
-        """Return only parts that parsers accept."""
+        """Return only those parts that HTTP parsers accept."""
         return _Parts(
             [b"GET"] * 4 + [b"POST"] * 3 + [b"HEAD", b"PATCH"],
-            *(list(filter(_is_mild, each)) for each in (self.paths, self.ops_paths, self.cookies)),
-            [each for each in self.headers if b": " in each and _is_mild(each)],
+            *(
+                list(filter(_is_mild, parts))
+                for parts in (self.paths, self.ops_paths, self.cookies)
+            ),
+            [header for header in self.headers if b": " in header and _is_mild(header)],
             {kind: list(filter(_is_mild, parts)) for kind, parts in self.made_up.items()},
         )
 
@@ -137,6 +142,7 @@ def _is_mild(part: bytes) -> bool:
 
 
 def mix_requests(count: int, seed: int = 4) -> Iterator[Garbled]:
+    """Yield malformed requests. Every second one is accepted by HTTP parsers, in most cases."""
     wild = _Parts(_METHODS, _PATHS, _OPS_PATHS, _COOKIES, _HEADERS, _generate_examples())
     mild = wild.mild()
     random = Random(seed)
@@ -197,7 +203,7 @@ def _add_cookie_name(random: Random, text: bytes) -> bytes:
 
 
 def _generate_examples() -> dict[str, list[bytes]]:
-    """Return examples of Hypothesis without line ends."""
+    """Return examples that Hypothesis generates, by kind. They contain no line breaks."""
     names = st.sampled_from(sorted(RoomSettings.model_fields)) | st.text(max_size=20)
     values: Any = st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=40),
@@ -212,16 +218,17 @@ def _generate_examples() -> dict[str, list[bytes]]:
         "bytes": _examples(st.binary(min_size=1, max_size=200) | printable),
         "text": [text.encode("utf-8", "surrogatepass") for text in texts],
         "cookie": [text.encode() for text in _examples(cookies)],
-        "json": [json.dumps(each).encode() for each in _examples(objects)],
+        "json": [json.dumps(example).encode() for example in _examples(objects)],
     }
-    found["token"] = _tampered()
+    found["token"] = _make_invalid_tokens()
     for kind in ("bytes", "text", "cookie"):
         found[kind] = [part.translate(None, b"\r\n") or b"x" for part in found[kind]]
     return found
 
 
-def _tampered() -> list[bytes]:
-    """Return real cookies: of another room or key, too old, or with one character changed."""
+def _make_invalid_tokens() -> list[bytes]:
+    """Return signed tokens, and variants: of another room or key, too old, or changed."""
+
     random = Random(5)
     tokens = [signed_ticket("shop"), signed_pass("shop"), signed_pass("other"),
               signed_pass("shop", secret="x" * 40), signed_ticket("shop", age_s=90_000),

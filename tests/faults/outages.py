@@ -1,6 +1,6 @@
-"""Outages on a simulated clock: two replicas, a real Redis, and pages that poll and back off.
+"""Simulates outages with two replicas, a redis-server, and pages that poll and back off.
 
-Minutes pass in seconds. A seed makes a run repeatable.
+The clock is simulated, so that minutes pass in seconds. The same seed always has the same result.
 """
 
 import heapq
@@ -24,7 +24,7 @@ from tests.faults.verdict import Overtaking, count_overtaking, read_call
 from tests.support.rooms import FollowingClock, RedisTime, new_room_name
 
 CAP, WAITING = 10, 200
-#: A bearer whom the room lets join at once.
+#: A client that the room lets join at once.
 WAITED = Bearer(has_waited=True)
 #: How long visitors from the queue stay inside, seconds.
 STAY_S = 10.0
@@ -32,16 +32,18 @@ STAY_S = 10.0
 
 @dataclass(frozen=True)
 class Outage:
-    """What is unavailable and for how long, and whether visitors stay inside."""
+    """An outage of Redis, of the replicas, or of both."""
 
     seconds: float
+    #: Whether Redis is unavailable.
     redis: bool = True
-    #: Redis loses its data.
+    #: Whether Redis loses its data.
     loses_data: bool = False
-    #: "up", "restarted" at the end of the outage, or "down" for the whole outage.
+    #: "up", "restarted" (at the end of the outage), or "down" (for the whole outage).
     replicas: str = "up"
+    #: Whether the visitors inside stay until the outage is over.
     insiders_stay: bool = False
-    #: Sessions must last longer, as passes cannot be renewed while the replicas are down.
+    #: session_duration. It must be longer than an outage of the replicas if the visitors stay.
     session_s: float = 30
 
     @property
@@ -52,7 +54,7 @@ class Outage:
         return f"{what} {self.seconds:g} s{data}, replicas {self.replicas}{inside}"
 
 
-#: Outages that have cost places, or might.
+#: Outages in which visitors have lost their places in the past, or might.
 OUTAGES = (
     Outage(60),
     Outage(150),
@@ -68,7 +70,7 @@ OUTAGES = (
 
 
 class _Store(RoomStore):
-    """The store of a replica that can be cut off from Redis."""
+    """The room store of a replica that a test can cut off from Redis."""
 
     is_cut_off = False
 
@@ -82,7 +84,7 @@ class _Store(RoomStore):
 
 @dataclass
 class Page:
-    """The page of a visitor, and its state."""
+    """A visitor's page, and its state."""
 
     token: Any = None
     failures: int = 0
@@ -94,10 +96,10 @@ class Page:
 
 @dataclass
 class Scene:
-    """A room with its replicas and visitors on one clock.
+    """A room with its replicas and visitors, on one simulated clock.
 
-    `peak` is the highest number of sessions, `thrown_out` the number of visitors inside who had to
-    wait.
+    `peak` is the highest number of sessions, and `thrown_out` the number of visitors inside who
+    then had to wait.
     """
 
     redis: Any
@@ -129,10 +131,12 @@ class Scene:
         return (self.time.now_ms - self.began_ms) / 1000
 
     def later(self, seconds: float, do: Callable[[], Awaitable[None]]) -> None:
+        """Schedule an action."""
         at = self.time.now_ms + round(seconds * 1000)
         heapq.heappush(self.agenda, (at, next(self.turns), do))
 
-    async def until(self, end_s: float) -> None:
+    async def run_until(self, end_s: float) -> None:
+        """Run all scheduled actions until a time of the simulation."""
         end_ms = self.began_ms + round(end_s * 1000)
         while self.agenda and self.agenda[0][0] <= end_ms:
             self.time.now_ms, _, do = heapq.heappop(self.agenda)
@@ -160,7 +164,7 @@ class Scene:
         return page
 
     async def poll(self, page: Page) -> None:
-        """Poll as static/waiting.js does, or request a page if the visitor is inside."""
+        """Poll as static/waiting.js does. If the visitor is inside, request a page instead."""
         if page.gone:
             return
         if not self.replicas:
@@ -202,31 +206,31 @@ class Scene:
             wait_s = self.random.uniform(2, min(60, 2 ** (page.failures + 1)))
         self.later(wait_s, lambda: self.poll(page))
 
-    async def play(self) -> Overtaking:
-        """Run the outage. Return its effect on the visitors who waited before."""
+    async def simulate(self) -> Overtaking:
+        """Simulate the outage. Return its effect on the visitors who waited before it."""
         await self.refresh()
         self.later(self.file.sweep_interval, self.sweep)
         for n in range(CAP):
             self.come(Page(stays=True), in_s=n / 100)
-        await self.until(1)
+        await self.run_until(1)
         crowd = [self.come(Page(), in_s=n / 10) for n in range(WAITING)]
-        await self.until(90)
+        await self.run_until(90)
         begins_s = self.now_s
         before = {p.token.visitor: p for p in crowd if isinstance(p.token, Ticket)}
         if not self.outage.insiders_stay:
             for page in self.pages:
                 page.gone = page.gone or page.stays
         await self._break()
-        await self.until(begins_s + self.outage.seconds)
+        await self.run_until(begins_s + self.outage.seconds)
         await self._mend()
         ended_ms = self.time.now_ms
         for n in range(200):
             self.come(Page(), in_s=1 + n)
-        # Without free slots, nobody would be called.
+        # The visitors inside leave now, because otherwise no slot would become free.
         if self.outage.insiders_stay:
             for n, page in enumerate(self.pages[:CAP]):
                 page.leaves_s = self.now_s + 5 + 2 * n
-        await self.until(self.now_s + 240)
+        await self.run_until(self.now_s + 240)
         return await self._judge(before, ended_ms)
 
     async def _break(self) -> None:

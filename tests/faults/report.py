@@ -1,4 +1,4 @@
-"""The report docs/reliability.md."""
+"""Writes the report docs/reliability.md from the results of the scenarios."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -129,8 +129,8 @@ def write(
     path.write_text(render(rows, machine, seconds=seconds, quick=quick))
 
 
-def line(row: Row) -> str:
-    """Return a row as a line for the terminal."""
+def format_line(row: Row) -> str:
+    """Return a row of the report as a line for the terminal."""
     verdict = "held" if row.held else f"NOT HELD: {'; '.join(row.broken)}"
     if row.overtaking:
         cells = dict(

@@ -1,4 +1,5 @@
-"""Redis Sentinel and Cluster: a room's server dies, or the room moves to another server."""
+"""Scenarios with Redis Sentinel and Redis Cluster: the server with the room's keys dies, or the
+keys move to another server."""
 
 import asyncio
 import time
@@ -40,7 +41,8 @@ async def _break_store(
     scale: Scale, name: str, store: Any, break_it: Callable[[], RedisServer],
     has_new_primary: Callable[[RedisServer], bool] | None = None,
 ) -> Row:  # fmt: skip
-    """Run a scenario. After a failover, wait until there is a new primary."""
+    """Run a scenario in which `break_it` breaks the store. If it causes a failover, wait until
+    `has_new_primary` returns True."""
     with store:
         async with world(name, cap=scale.cap, store=store.url) as run:
             await run.fill(scale)
@@ -59,13 +61,14 @@ async def _break_store(
 
 
 async def _wait_until(true: Callable[[], bool], timeout_s: float = 30) -> None:
+    """Wait until `true()` is True. It runs in a thread, because it blocks."""
     async with asyncio.timeout(timeout_s):
         while not await asyncio.to_thread(_is_true, true):
             await asyncio.sleep(0.1)
 
 
 def _is_true(true: Callable[[], bool]) -> bool:
-    """Evaluate a condition. Return False if a server does not respond."""
+    """Return `true()`, or False if it raises an exception because a server does not respond."""
     try:
         return bool(true())
     except Exception:  # noqa: BLE001

@@ -1,4 +1,4 @@
-"""100,000 malformed requests on keep-alive connections."""
+"""A scenario that sends 100,000 malformed requests on keep-alive connections."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ from tests.faults.world import REPLICAS, Scale
 from tests.support.site import BY_DEFAULT, Site
 
 WORKERS = 32
-#: Statuses that nginx rightly sends for unknown transfer codings and HTTP versions.
+#: Statuses that nginx may send, for unknown transfer codings and HTTP versions.
 UNSUPPORTED = {501, 505}
 MAX_GROWTH_MIB = 20
 #: Timeout for the response to a request that may be incomplete.
@@ -26,9 +26,14 @@ TIMEOUT_S = 5.0
 
 @dataclass(slots=True)
 class Tally:
+    """What happened to the requests."""
+
     sent: int = 0
+    #: Numbers of responses by server and status.
     statuses: Counter[str] = field(default_factory=Counter)
+    #: Descriptions of wrong responses.
     wrong: list[str] = field(default_factory=list)
+    #: The memory of each replica, at two times.
     rss: list[list[float]] = field(default_factory=list)
 
 
@@ -105,7 +110,8 @@ async def _send_one(line: "_Connection", request: Garbled, tally: Tally) -> None
 
 
 def _is_ours(reply: Reply) -> bool:
-    """Return True for the waiting page or a problem document, by headers, as HEAD has no body."""
+    """Return True if a response is the waiting page or a problem document. Only its headers tell,
+    because responses to HEAD have no body."""
     return bool(reply.header("retry-after")) and reply.header("cache-control") == "no-store"
 
 
@@ -121,7 +127,7 @@ class _Connection:
         try:
             reply = await self._exchange(request, fresh=self._streams is None)
         except (ConnectionError, asyncio.IncompleteReadError):
-            # The server had closed the connection, so the request is sent once more.
+            # The server had closed the connection. Send the request once more.
             self.close()
             try:
                 reply = await self._exchange(request, fresh=True)

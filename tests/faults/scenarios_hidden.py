@@ -1,4 +1,4 @@
-"""Sales in which some tabs are hidden, so that browsers let them poll once a minute."""
+"""Simulated sales in which some tabs are hidden, so that browsers let them poll once a minute."""
 
 import time
 
@@ -16,11 +16,11 @@ async def hidden_tabs(scale: Scale) -> list[Row]:
     with RedisServer() as server:
         redis = connect(server.url, timeout_s=10)
         try:
-            played = await simulate(redis, [hidden_sale(share) for share in shares])
+            results = await simulate(redis, [hidden_sale(share) for share in shares])
         finally:
             await close(redis)
     seconds = (time.monotonic() - began) / len(shares)
-    return [_row(share, sale, seconds) for share, sale in zip(shares, played, strict=True)]
+    return [_row(share, sale, seconds) for share, sale in zip(shares, results, strict=True)]
 
 
 def _row(share: float, sale: SaleResult, seconds: float) -> Row:

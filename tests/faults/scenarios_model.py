@@ -1,4 +1,4 @@
-"""Hours of churn within seconds, by the state machine of rooms with reproducible seeds."""
+"""A scenario that runs the state machine of rooms (room_machine.py) for hours of simulated time."""
 
 import asyncio
 import time
@@ -37,11 +37,11 @@ def _churn(seeds: int) -> Row:
     ):
         for number in range(seeds):
             try:
-                told, machines = _hour(bench, number)
+                simulated, machines = _run_hour(bench, number)
             except Exception as error:  # noqa: BLE001 - whatever a story ends with
                 row.broken.append(f"seed {number}: {type(error).__name__}: {error}"[:500])
                 continue
-            hours += told
+            hours += simulated
             stories += machines
     row.seconds = time.monotonic() - began
     row.notes.append(
@@ -52,8 +52,9 @@ def _churn(seeds: int) -> Row:
     return row
 
 
-def _hour(bench: Bench, number: int) -> tuple[float, int]:
-    """Run stories until an hour of simulated time has passed. Return the hours and the stories."""
+def _run_hour(bench: Bench, number: int) -> tuple[float, int]:
+    """Run the state machine until an hour of simulated time has passed. Return the simulated hours
+    and the number of runs."""
     machines: list[RoomMachine] = []
 
     def make() -> RoomMachine:

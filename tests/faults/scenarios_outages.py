@@ -1,4 +1,4 @@
-"""The outages of outages.py in real time. Each has its own site and visitors."""
+"""Scenarios that run the outages of outages.py in real time, each with a site of its own."""
 
 import asyncio
 import time
@@ -13,15 +13,16 @@ from tests.faults.visitors import Plan
 from tests.faults.world import Scale, World, world
 from tests.support.redis_servers import RedisServer
 
-#: After this time a replica knows how often visitors near the head of the queue poll.
+#: The time before the outage, in which replicas learn how often visitors near the head poll.
 BEFORE_S = 75.0
+#: The time after the outage for which the run continues.
 AFTER_S = 100.0
-#: Number of outages that run at the same time. Most of the time they sleep.
+#: Number of outages that run at the same time. They mostly sleep.
 AT_A_TIME = 5
 LIMIT_S = 600.0
-#: Time that replicas take to start, which is part of the outage.
+#: The time that replicas take to start, which is part of the outage.
 START_S = 3.0
-#: In outages up to this length Redis hangs. In longer outages it stops and starts again.
+#: In outages up to this length Redis hangs. In longer outages it is stopped and started again.
 HANGS_S = 60.0
 
 WAITS = Plan(stay_s=(STAY_S, STAY_S), think_s=(1, 4), says_goodbye=1, backs_off=True)
@@ -31,21 +32,21 @@ async def all_outages(scale: Scale) -> list[Row]:
     """Run all outages, the longest first."""
     free = asyncio.Semaphore(AT_A_TIME)
 
-    async def one(outage: Outage) -> Row:
+    async def run_when_free(outage: Outage) -> Row:
         async with free:
-            return await alone(outage, scale)
+            return await run_outage(outage, scale)
 
     longest = sorted(OUTAGES, key=lambda outage: -outage.seconds)
-    rows = dict(zip(longest, await asyncio.gather(*map(one, longest)), strict=True))
+    rows = dict(zip(longest, await asyncio.gather(*map(run_when_free, longest)), strict=True))
     return [rows[outage] for outage in OUTAGES]
 
 
-async def alone(outage: Outage, _: Scale) -> Row:
-    """Run an outage. If it raises an exception, return a row that does not hold."""
+async def run_outage(outage: Outage, _: Scale) -> Row:
+    """Run an outage. If it raises an exception, return a row that says so."""
     began = time.monotonic()
     try:
         async with asyncio.timeout(LIMIT_S):
-            return await _play(outage)
+            return await _run(outage)
     except Exception as error:  # noqa: BLE001
         reason = f"{type(error).__name__}: {error}"
         return Row(
@@ -53,15 +54,16 @@ async def alone(outage: Outage, _: Scale) -> Row:
         )
 
 
-#: Scenarios by the number of their row.
+#: A scenario for each outage, by the number of its row in the report.
 EACH: dict[str, Callable[[Scale], Awaitable[Row]]] = {
-    f"outage-{number}": partial(alone, outage) for number, outage in enumerate(OUTAGES, 1)
+    f"outage-{number}": partial(run_outage, outage) for number, outage in enumerate(OUTAGES, 1)
 }
 
 
-async def _play(outage: Outage) -> Row:
+async def _run(outage: Outage) -> Row:
     settings = {"session_duration": outage.session_s}
-    # Syncing less often keeps a slow disk out of the test. At its end, a server writes all data.
+    # Redis syncs only once a second, so that a slow disk does not matter. It stops gracefully, and
+    # then writes all its data.
     with RedisServer("--appendfsync", "everysec", aof=not outage.loses_data) as redis:
         async with world(outage.name, cap=CAP, store=redis.url, settings=settings) as run:
             await _fill(run, outage)
@@ -83,8 +85,8 @@ async def _play(outage: Outage) -> Row:
 
 
 async def _fill(run: World, outage: Outage) -> None:
-    """Those inside who stay go one after the other when the outage is over for some seconds:
-    until then nobody is called."""
+    """Fill the room and the queue. Visitors inside who stay leave one after the other, from some
+    seconds after the outage on, because before that nobody is called."""
     for number in range(CAP):
         stay_s = BEFORE_S + outage.seconds + 15 + 2 * number
         run.crowd.add(Plan(stay_s=(stay_s, stay_s), think_s=(1, 4), says_goodbye=1))
@@ -120,7 +122,7 @@ async def _kill_replicas(run: World) -> None:
 def _judge(run: World) -> None:
     run.row.overtaking = Overtaking()
     if not run.mended:
-        return  # it did not come so far, and says so
+        return  # The run failed before the outage, and the row says so.
     diaries = run.crowd.diaries
     found = overtaking(diaries, run.calls, broken=run.broken, mended=run.mended)
     run.row.overtaking = found

@@ -1,4 +1,4 @@
-"""Faults of nginx and replicas that visitors must not notice."""
+"""Scenarios with faults of nginx and of replicas."""
 
 import asyncio
 import signal
@@ -10,7 +10,7 @@ from tests.faults.visitors import STAYS, Plan
 from tests.faults.world import REPLICAS, Scale, world
 from tests.support.processes import SHIFTED, Process
 
-#: A later response counts as late. nginx waits 3 s for a silent replica.
+#: A response that takes longer counts as late. nginx waits 3 s for a replica that hangs.
 LATE_S = 2.5
 
 
@@ -67,8 +67,8 @@ async def rolling_restart(scale: Scale) -> Row:
 
 
 async def all_down(scale: Scale) -> Row:
-    """Stop all replicas. Until they are back, visitors get the waiting page, or the site where
-    $waitroom_on_failure is "admit"."""
+    """Stop all replicas. Until they are back, visitors must get the waiting page. Only where
+    $waitroom_on_failure is "admit" they must get the site."""
     async with world("all replicas down", cap=scale.cap) as run:
         await run.fill(scale)
         run.breaks()
@@ -110,7 +110,7 @@ async def reload_nginx(scale: Scale) -> Row:
 
 
 async def wrong_clock(scale: Scale) -> Row:
-    """Run a replica with a clock an hour ahead, then an hour behind."""
+    """Run a replica whose clock is an hour ahead, and then one whose clock is an hour behind."""
     async with world("clock of one replica an hour off", cap=scale.cap) as run:
         await run.fill(scale)
         run.breaks()

@@ -1,4 +1,5 @@
-"""Faults of a single Redis server: restart, data loss, a hanging process, full memory."""
+"""Scenarios with faults of a single Redis server: a restart, lost data, a hanging process, and full
+memory."""
 
 import asyncio
 import time
@@ -11,13 +12,13 @@ from tests.faults.visitors import STAYS
 from tests.faults.world import REPLICAS, ROOM, Scale, World, world
 from tests.support.redis_servers import RedisServer
 
-#: Calls in this time before the fault may be lost, seconds.
+#: For this time after the beginning of the fault, responses from before it may still arrive.
 UNDER_WAY_S = 1.0
 
 
 def needs_redis(entry: Entry) -> bool:
-    """Return True if a request needs Redis, and gets a problem document without Redis: that of a
-    visitor without a cookie, or a request to leave."""
+    """Return True if a request gets a problem document while Redis is unavailable: if the visitor
+    has no cookie, or wants to leave."""
     return entry.token is None or entry.what == "leave"
 
 
@@ -35,7 +36,7 @@ async def restarted(scale: Scale) -> Row:
 
 
 async def older(scale: Scale) -> Row:
-    """Restart Redis with older data, as from a backup. Newer sessions are in cookies only."""
+    """Restart Redis with older data, as from a backup. Newer sessions exist only in cookies."""
     seconds = 3 if scale.quick else 20
     name = f"Redis restarted with data of {seconds} s ago (RDB)"
     with RedisServer() as redis:
@@ -64,13 +65,13 @@ async def emptied(scale: Scale) -> Row:
 
 
 async def evicted(scale: Scale) -> Row:
-    """Delete the key `active`, as allkeys-lru may do seconds before it deletes `stats`."""
+    """Delete the key `active`, as Redis may do with the eviction policy allkeys-lru."""
     key = room_key(ROOM, "active")
     return await _lose_data(scale, "Redis evicts the sessions (DEL)", "del", key)
 
 
 async def _lose_data(scale: Scale, name: str, *command: str) -> Row:
-    """Fill a room, and run a Redis command that deletes data."""
+    """Run a scenario in which a Redis command deletes data while the room is full."""
     if scale.quick:
         scale = replace(scale, stay=30, pass_by=20, waiting=200)
         settings = {"recovery_window": 6, "heartbeat_interval": 3}
@@ -99,12 +100,14 @@ async def _lose_data(scale: Scale, name: str, *command: str) -> Row:
 
 
 async def stopped(scale: Scale) -> Row:
-    """Stop Redis while a room has free slots, which replicas may give by on_store_failure."""
+    """Stop Redis while a room has free slots, which replicas may then fill by themselves
+    (on_store_failure)."""
     seconds = 3 if scale.quick else 30
     cap, inside = 100, 60
     with RedisServer() as redis:
         name = f"Redis stopped for {seconds} s (SIGSTOP)"
-        # In a shorter window replicas do not see all visitors inside, as nginx caches verdicts.
+        # With a shorter window, replicas would not hear of all visitors inside, because nginx
+        # caches verdicts.
         settings = {"recovery_window": 4} if scale.quick else {}
         async with world(name, cap=cap, store=redis.url, settings=settings) as run:
             await run.crowd.arrive(inside, STAYS)
@@ -119,8 +122,8 @@ async def stopped(scale: Scale) -> Row:
             run.mends()
             times = [e.seconds for d in insiders for e in d.entries
                      if run.broken + 1 < e.sent < run.mended and e.what == "page"]  # fmt: skip
-            # A replica admits newcomers until it finds that Redis is back, and some responses
-            # are still on their way.
+            # Replicas admit newcomers until they notice that Redis is back, and some responses have
+            # not arrived yet.
             for _ in range(25):
                 counted = sum(await run.metrics("waitroom_let_in_alone_total"))
                 came = run.crowd.diaries[inside:]
@@ -146,7 +149,7 @@ async def stopped(scale: Scale) -> Row:
 
 
 async def refuses_writes(scale: Scale) -> Row:
-    """Let Redis refuse writes while a room is full. No visitor is admitted or loses a place."""
+    """Let Redis refuse writes while a room is full. Nobody may be admitted or lose a place."""
     seconds = 3 if scale.quick else 10
     name = f"Redis refuses writes (maxmemory) for {seconds} s"
     with RedisServer() as redis:
@@ -169,18 +172,18 @@ async def refuses_writes(scale: Scale) -> Row:
 
 
 async def wait_until_recovered(run: World, scale: Scale) -> None:
-    """Wait until the replicas have recovered, and continue the run for a while."""
+    """Wait until all replicas have recovered, and continue the run for a while."""
     await run.until_recovered()
     run.expect_status(503, until=time.time(), whom=needs_redis)
     await asyncio.sleep(scale.after_s)
 
 
 async def check_store(run: World) -> None:
-    """Check that Redis has the same places and sessions as the visitors' cookies."""
+    """Check that Redis has about as many places and sessions as visitors have cookies for them."""
     room = await run.room()
     known = (room["active"], room["waiting"]) if room else (0, 0)
     held = run.crowd.inside, run.crowd.waiting
-    # Some visitors do not know that they are called, some have just come, some left silently.
+    # A few visitors have just been called, have just joined, or have left without a request.
     run.must(f"the store knows {known} inside and in line, the visitors {held}",
              known[0] >= held[0] - 3 and sum(known) >= sum(held) - 5)  # fmt: skip
 

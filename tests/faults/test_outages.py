@@ -22,7 +22,7 @@ async def test_nobody_is_overtaken(redis_socket, outage, first_call_s):
     redis = connect(f"unix://{redis_socket}", timeout_s=10)
     try:
         scene = Scene(redis, outage)
-        result = await scene.play()
+        result = await scene.simulate()
     finally:
         await close(redis)
     assert (result.people, result.worst, result.by_newcomers) == (0, 0, 0)

@@ -1,18 +1,18 @@
-"""The verdict on a run, by pure functions of the visitors' diaries.
+"""Judges the run of a scenario, with pure functions of the visitors' diaries.
 
-Terms, as in docs/reliability.md:
+The terms are those of docs/reliability.md:
 
 * A *failure* is a response that did not arrive within 5 s, or a status other than 200 and 202
   that the fault does not excuse (`Excuse`).
 * A *place is lost* when a visitor with a ticket gets another place or none. A *session is lost*
   when a visitor inside has to wait, or gets another identity. One column counts both.
-* An *inversion* is a visitor X who was overtaken: a visitor who joined after X was called, or
-  admitted at once, more than one refresh of X before X was called. Orders are read from cookies,
+* An *inversion* is a visitor X who was overtaken: another visitor, who joined later, was called or
+  admitted at once more than one refresh of X before X was called. Orders are read from cookies, and
   calls from Redis' stream of events. Admissions by a replica without Redis are not calls.
-* `count_overtaking` after an *outage* has no tolerance.
+* After an *outage*, even the shortest delay counts (`count_overtaking`).
 * The *peak* is the highest number of visitors inside at the same time. By the site's log, a
-  visitor is inside from the first request that the site answered to the last, except from the last
-  response before a response to wait until the first response after it.
+  visitor is inside from the first request that the site answered to the last. If a visitor was told
+  to wait in between, these are two stays.
 """
 
 from bisect import bisect_left
@@ -24,6 +24,7 @@ from typing import NamedTuple
 from loadtest.verdict import peak_overlap
 from tests.faults.diary import PASS, TICKET, Diary, Entry, Token
 
+#: Statuses that are never failures.
 FINE = {200, 202}
 #: A visitor whose poll is later than this may lose the place (claim_window).
 SILENCE_S = 30.0
@@ -43,7 +44,7 @@ class Excuse:
     begin: float
     end: float
     status: int
-    #: Selects the responses, which must be the waiting page or problem documents.
+    #: Selects the responses that are excused. They must be the waiting page or problem documents.
     whom: Callable[[Entry], bool] = lambda _: True
 
     def covers(self, entry: Entry) -> bool:
@@ -58,10 +59,12 @@ class Excuse:
 
 @dataclass(slots=True)
 class Evidence:
+    """What was observed in a run."""
+
     diaries: Sequence[Diary]
     cap: int
     calls: Sequence[Call] = ()
-    #: Time and visitor of each request that reached the site.
+    #: The time and the visitor of each request that reached the site.
     origin: Sequence[tuple[float, str]] = ()
     #: Numbers of sessions, as the ops listener reported them from time to time.
     sessions: Sequence[int] = ()
@@ -73,6 +76,8 @@ class Evidence:
 
 @dataclass(slots=True)
 class Verdict:
+    """The result of a run."""
+
     requests: int
     failures: list[str]
     lost: list[str]
@@ -113,7 +118,7 @@ def failures(diary: Diary, excuses: Iterable[Excuse] = ()) -> list[str]:
     for entry in diary.entries:
         if entry.error:
             found.append(f"{diary.name} {entry.what} at {entry.sent:.3f}: {entry.error}")
-        elif entry.status not in FINE and not any(each.covers(entry) for each in excuses):
+        elif entry.status not in FINE and not any(excuse.covers(entry) for excuse in excuses):
             found.append(f"{diary.name} {entry.what} at {entry.sent:.3f}: status {entry.status}")
     return found
 
@@ -149,7 +154,7 @@ def _describe_loss(held: Token, entry: Entry) -> str:
 
 
 class _Wait(NamedTuple):
-    """An interval in which a visitor certainly waited and was not called."""
+    """An interval in which a visitor certainly waited and had not been called."""
 
     name: str
     order: int
@@ -218,20 +223,25 @@ class Overtaking:
 def overtaking(
     diaries: Iterable[Diary], calls: Iterable[Call], *, broken: float, mended: float
 ) -> Overtaking:
-    """Count the visitors of a run who were overtaken. `calls` are in Redis' order."""
+    """Count the visitors of a run who were overtaken because of an outage.
+
+    Args:
+        calls: Calls in Redis' order.
+        broken, mended: When the outage began and ended.
+    """
     held = [diary.held_at(broken) for diary in diaries]
     orders = {token.visitor: token.order for token in held if token and token.kind == TICKET}
     return count_overtaking(orders, [call for call in calls if call.at > broken], mended)
 
 
 def count_overtaking(orders: Mapping[str, int], calls: Sequence[Call], mended: float) -> Overtaking:
-    """Count overtaken visitors.
+    """Count the visitors who were overtaken because of an outage.
 
     Args:
-        orders: Order of each visitor who waited before the outage.
-        calls: Calls since the outage began, in Redis' order. A visitor who does not come in time is
-            called again, so the last call counts.
-        mended: Time at which the outage ended.
+        orders: The order of each visitor who waited before the outage.
+        calls: The calls since the outage began, in Redis' order. Of several calls of a visitor who
+            did not come in time, the last counts.
+        mended: When the outage ended.
     """
     turns = {call.visitor: turn for turn, call in enumerate(calls)}
     found = Overtaking(called=len(turns.keys() & orders.keys()))
@@ -248,7 +258,7 @@ def count_overtaking(orders: Mapping[str, int], calls: Sequence[Call], mended: f
 
 
 def read_call(event: Mapping[bytes, bytes]) -> Call | None:
-    """Convert an event of Redis' stream to a Call. Return None for events of other kinds."""
+    """Convert an event of a room's stream to a Call. Return None if it is not about a call."""
     kind, why = event[b"kind"], event[b"why"]
     if kind == b"called" or (kind, why) == (b"admitted", b"at_once"):
         return Call(int(event[b"at"]) / 1000, event[b"visitor"].decode())
@@ -256,21 +266,22 @@ def read_call(event: Mapping[bytes, bytes]) -> Call | None:
 
 
 def _find_first_admission(diary: Diary) -> list[float]:
-    """Return when a visitor was first inside according to the diary. Redis' events are lost."""
+    """Return when a visitor was first inside, by the diary, because Redis lost the room's events.
+    The list has one item or none."""
     first = next((e for e in diary.entries if e.state == "admitted" and e.token), None)
     return [] if first is None or is_admitted_without_redis(first) else [first.received]
 
 
 def is_admitted_without_redis(entry: Entry) -> bool:
-    """Return True if a replica admitted the visitor without Redis, and must renew the pass soon."""
+    """Return True if a replica admitted the visitor without Redis."""
     return entry.token is not None and entry.token.renewed_ms == 0
 
 
 def _waits(diary: Diary, token: Token, called: Sequence[float]) -> list[_Wait]:
     """Return the intervals in which a visitor waited.
 
-    An interval ends with a call in Redis' events, or with the last poll whose response was to wait.
-    A visitor whose call was lost with Redis' data waits again from the next such response.
+    An interval ends with a call in Redis' events, or else with the last poll to which the response
+    was to wait. If Redis lost a call with its data, a new interval begins with the next such poll.
     """
     found: list[_Wait] = []
     stretch: list[Entry] = []
@@ -291,7 +302,7 @@ def _waits(diary: Diary, token: Token, called: Sequence[float]) -> list[_Wait]:
             end_at(stretch[-1].sent if stretch else 0)
             continue
         if stretch and entry.sent - stretch[-1].sent > _max_silence_s(stretch[-1]):
-            # After so long a silence the visitor may lose the place.
+            # A visitor who does not poll for so long may lose the place.
             stretch.clear()
         stretch.append(entry)
     end_at(stretch[-1].sent if stretch else 0)
@@ -303,6 +314,7 @@ def _max_silence_s(entry: Entry) -> float:
 
 
 def peak_inside(origin: Iterable[tuple[float, str]], diaries: Iterable[Diary]) -> int:
+    """Return the highest number of visitors who were inside at the same time."""
     out: defaultdict[str, list[float]] = defaultdict(list)
     for diary in diaries:
         for entry in diary.entries:
@@ -323,7 +335,8 @@ def peak_inside(origin: Iterable[tuple[float, str]], diaries: Iterable[Diary]) -
 
 
 def recovery(evidence: Evidence) -> float:
-    """Return the seconds from the end of the fault to the last error, excuse or pause."""
+    """Return the seconds from the end of the fault to the last response that was an error, had an
+    unusual status, or said that the queue is paused."""
     last = max(
         (e.received for d in evidence.diaries for e in d.entries
          if e.received >= evidence.broken and _is_odd(e)),
@@ -340,7 +353,7 @@ def _is_odd(entry: Entry) -> bool:
 
 @dataclass(slots=True)
 class Row:
-    """A row of the report."""
+    """A scenario's result, which is a row of the report."""
 
     scenario: str
     requests: int = 0
@@ -349,9 +362,9 @@ class Row:
     inversions: int = 0
     peak: str = "–"
     recover_s: float | None = None
-    #: Reasons why the scenario does not hold.
+    #: Reasons why the scenario failed.
     broken: list[str] = field(default_factory=list)
-    #: Further actions and figures.
+    #: What was done and measured, for the report.
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
     #: Set in rows of outages only.

@@ -1,4 +1,4 @@
-"""Visitors who behave like a browser with the script of the waiting page."""
+"""Simulated visitors, who behave as a browser does with the script of the waiting page."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,8 @@ from typing import Any
 from tests.faults.diary import PASS, TICKET, Diary, Entry, read_token
 from tests.faults.wire import Reply, Wire
 
-#: The pause after a failed poll. The real page waits 2 to 60 s, too long for a short run.
+#: The range of the pause after a failed poll. The real page waits 2 to 60 s, which is too long for
+#: a short run.
 RETRY_S = 0.5, 2.0
 _BROWSER = ("User-Agent", "Mozilla/5.0 (harness)")
 _PAGE = (_BROWSER, ("Accept", "text/html,*/*;q=0.8"), ("Sec-Fetch-Mode", "navigate"))
@@ -21,14 +22,16 @@ _SCRIPT = (_BROWSER, ("Accept", "application/json"), ("Sec-Fetch-Mode", "cors"))
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The behaviour of a visitor inside. If `stay_s` is None, the visitor stays until the end."""
+    """How a visitor behaves. Times are ranges in seconds."""
 
+    #: How long the visitor stays inside. None means until the end of the run.
     stay_s: tuple[float, float] | None = None
     #: The pause between two pages.
     think_s: tuple[float, float] = (0.2, 1.0)
-    #: The share of visitors who leave; the sessions of the others expire.
+    #: The probability that the visitor leaves at the end. Otherwise the session expires.
     says_goodbye: float = 0.8
-    #: Whether to back off as static/waiting.js does. Otherwise a retry follows after RETRY_S.
+    #: Whether to back off after a failed poll as static/waiting.js does. Otherwise the visitor
+    #: retries after RETRY_S.
     backs_off: bool = False
     path: str = "/page"
 
@@ -38,18 +41,19 @@ BRIEF = Plan(stay_s=(4, 16))
 
 
 class Visitor:
-    """A browser that stores the room's cookie and a stamp until they expire."""
+    """A visitor whose browser stores the room's cookies until they expire."""
 
     def __init__(self, url: str, room: str, plan: Plan, diary: Diary, random: Random) -> None:
         self._wire = Wire(url)
         self._room, self._plan, self._random = room, plan, random
         self._own = f"waitroom_{room}"
-        #: Value and time of expiry of each cookie by name.
+        #: The value and the expiry of each cookie, by name.
         self._jar: dict[str, tuple[str, float]] = {}
         self._join_url = ""
         self.diary = diary
 
     async def live(self) -> None:
+        """Request pages, wait if told to, and leave in the end."""
         try:
             entry = await self.visit()
             until = None
@@ -81,7 +85,7 @@ class Visitor:
             await self._call("leave")
 
     async def _wait(self) -> None:
-        """Poll as `call` and `receive` in static/waiting.js do."""
+        """Poll as the functions `call` and `receive` of static/waiting.js do."""
         what, tried, failures = "status", False, 0
         while True:
             entry = await self._call(what)
@@ -183,6 +187,7 @@ class Crowd:
         self.broken: list[BaseException] = []
 
     def add(self, plan: Plan) -> Diary:
+        """Start a visitor. Return the visitor's diary."""
         diary = Diary(f"v{len(self.diaries):04}", stays=plan.stay_s is None)
         self.diaries.append(diary)
         random = Random(self._random.random())
@@ -191,7 +196,7 @@ class Crowd:
         return diary
 
     def dismiss(self, diaries: Iterable[Diary]) -> None:
-        """Stop these visitors."""
+        """Stop the visitors with these diaries."""
         for diary in diaries:
             diary.gone = time.time()
             self._lives[diary.name].cancel()
@@ -204,11 +209,11 @@ class Crowd:
             await asyncio.sleep(max(0.0, began + (number + 1) / per_second - time.monotonic()))
 
     def keep_coming(self, per_second: float, plan: Plan) -> None:
-        """Let visitors arrive until the run stops."""
+        """Start to let visitors arrive at an even rate, until the run stops."""
         self._start(self.arrive(1_000_000, plan, per_second))
 
     def count_holders(self, kind: str) -> int:
-        """Count visitors whose last response gave them a token of this kind."""
+        """Count the visitors who have a token of this kind after their last response."""
         held = (d.last.token for d in self.diaries if d.gone is None and d.last)
         return sum(1 for token in held if token and token.kind == kind)
 

@@ -1,4 +1,4 @@
-"""A browser's HTTP/1.1 connection, which is cheap enough for a thousand visitors."""
+"""An HTTP/1.1 client that behaves as a browser's connection, for a thousand visitors at once."""
 
 import asyncio
 from collections.abc import Iterable
@@ -40,8 +40,8 @@ class Wire:
     async def send(
         self, method: str, path: str, headers: Iterable[tuple[str, str]] = (), body: bytes = b""
     ) -> Reply:
-        """Send a request, and return the response. Raises OSError, TimeoutError or EOFError if the
-        response is incomplete."""
+        """Send a request, and return the response. Raise OSError, TimeoutError or EOFError if there
+        is no complete response."""
         lines = [f"{method} {path} HTTP/1.1", f"Host: {self.host}"]
         lines += [f"{name}: {value}" for name, value in headers]
         if body or method not in {"GET", "HEAD"}:
@@ -82,7 +82,7 @@ class Wire:
 
 
 async def read_reply(reader: asyncio.StreamReader, *, has_body: bool = True) -> Reply:
-    """Read the next response, and skip 1xx responses."""
+    """Read the next response that is not a 1xx response."""
     while True:
         head = await reader.readuntil(b"\r\n\r\n")
         reply = await _read_rest(reader, head, has_body=has_body)

@@ -1,4 +1,4 @@
-"""A site with three replicas and visitors, for scenarios that break something."""
+"""Runs a site with three replicas and simulated visitors, for scenarios that break something."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, Site, gated
 
 ROOM = "shop"
 REPLICAS = 3
-#: Sends the visitor's id to the site, from the pass in the request or in the new cookie.
+#: nginx lines that read the visitor's id from the pass in the request or in the new cookie.
 _HTTP = """
 map "$waitroom_set_cookie;$http_cookie" $faults_visitor {
     default "-";
@@ -46,8 +46,9 @@ class Scale:
     """The size of a run."""
 
     quick: bool = False
-    #: Number of visitors who stay until the end, and of those who stay for seconds.
+    #: Number of visitors inside who stay until the end.
     stay: int = 30
+    #: Number of visitors inside who stay for seconds.
     pass_by: int = 30
     waiting: int = 150
     newcomers_per_s: float = 4
@@ -66,7 +67,7 @@ QUICK = Scale(
 
 
 class World:
-    """A run: a site, its visitors, reports of the ops listeners, and what must hold."""
+    """The run of a scenario: its site, its visitors, and what was observed."""
 
     def __init__(self, name: str, site: Site, cap: int) -> None:
         self.site, self.cap = site, cap
@@ -90,10 +91,11 @@ class World:
         if scale.newcomers_per_s:
             self.crowd.keep_coming(scale.newcomers_per_s, BRIEF)
         await asyncio.sleep(scale.before_s)
-        # In a short run, perhaps no slot becomes free.
+        # In a short run, no slot may become free.
         self._must_call = not scale.quick
 
     async def until(self, true: Callable[[], bool], what: str, timeout_s: float = 20) -> None:
+        """Wait until `true()` is True. `what` is named in the error message."""
         end = time.monotonic() + timeout_s
         while not true():
             if time.monotonic() > end:
@@ -101,7 +103,7 @@ class World:
             await asyncio.sleep(0.02)
 
     def breaks(self) -> float:
-        """Record that the fault begins now. Without a call of `mends`, the fault also ends now."""
+        """Record that the fault begins now. Unless `mends` is called, it also ends now."""
         self.broken = self.mended = time.time()
         return self.broken
 
@@ -111,15 +113,16 @@ class World:
         return self.mended
 
     def must(self, what: str, truth: bool) -> None:
-        """Record a broken promise unless `truth` is True."""
+        """Record `what` as a reason why the scenario failed, unless `truth` is True."""
         if not truth:
             self.row.broken.append(what)
 
     def note(self, text: str) -> None:
+        """Add a text to the scenario's notes in the report."""
         self.row.notes.append(text)
 
     def expect_status(self, status: int, *, until: float, **whom: Any) -> None:
-        """Allow a status from the beginning of the fault until a time."""
+        """Excuse responses with a status from the beginning of the fault until a time."""
         self.excuses.append(Excuse(self.broken, until, status, **whom))
 
     async def stop_replica(self, number: int) -> None:
@@ -138,12 +141,11 @@ class World:
                 await asyncio.sleep(0.05)
 
     async def until_recovered(self, timeout_s: float = 60, stage: int = 1) -> float:
-        """Wait until all replicas report that Redis is available and that they call visitors.
-
-        Return the seconds since the end of the fault.
+        """Wait until all replicas report that Redis is available, and a recovery stage of at most
+        `stage`. In stage 1 visitors are called again. Return the seconds since the fault ended.
         """
         end = time.monotonic() + timeout_s
-        # Replicas report their state a second later.
+        # Replicas update their metrics once a second.
         await asyncio.sleep(1.5)
         while True:
             away = await self.metrics("waitroom_store_away")
@@ -158,7 +160,7 @@ class World:
             await asyncio.sleep(0.1)
 
     async def metrics(self, name: str) -> list[float]:
-        """Return the value of a metric of the room at each replica that responds."""
+        """Return the value of a metric about the room from each replica that responds."""
         pattern = re.compile(rf'^{name}{{(?:[^}}]*,)?room="{ROOM}"[^}}]*}} (\S+)$', re.MULTILINE)
         found = []
         for number in range(len(self._ops)):
@@ -174,7 +176,7 @@ class World:
         return sum(map(float, found))
 
     async def room(self) -> dict[str, Any] | None:
-        """Return the document of the room from the first replica that responds."""
+        """Return the admin API's description of the room from the first replica that responds."""
         for number in range(len(self._ops)):
             status, text = await self._ask(number, f"/admin/rooms/{ROOM}")
             # Another program may listen on the port of a replica that is down.
@@ -193,7 +195,7 @@ class World:
         return 0, ""
 
     async def watch(self) -> None:
-        """Read the number of sessions twice a second."""
+        """Record the room's number of sessions twice a second, until this task is cancelled."""
         while True:
             room = await self.room()
             if room is not None:
@@ -201,7 +203,7 @@ class World:
             await asyncio.sleep(0.5)
 
     async def harvest(self) -> None:
-        """Read the calls so far from Redis, before a fault loses them."""
+        """Read the calls of visitors so far from Redis, before a fault deletes them."""
         redis = connect(self.site.store, timeout_s=5)
         try:
             events = await redis.xrange(room_key(ROOM, "events"))
@@ -261,8 +263,8 @@ async def world(
 ) -> AsyncIterator[World]:
     """Run a site for a scenario, and judge the run at the end.
 
-    Waiting visitors get 202, so that each 5xx is a failure. A scenario that raises AssertionError
-    does not hold.
+    Waiting visitors get status 202, so that each 5xx is a failure. If the scenario raises
+    AssertionError, it has failed.
     """
     _allow_many_files()
     room = {"total_active_users": cap, "queueing_status_code": 202, "session_duration": 30}
@@ -291,7 +293,7 @@ async def world(
                 replica.signal(signal.SIGTERM)
 
 
-#: Sites start one after the other, because starting together takes each of them too long.
+#: Sites start one after the other. If they start together, each takes too long.
 _STARTS = threading.Lock()
 
 
@@ -301,8 +303,8 @@ def _start(site: Site) -> None:
 
 
 async def _enter(site: Site, stack: AsyncExitStack) -> None:
-    """Start a site in a thread, since another scenario may be running. `stack` stops the site, also
-    if the start is cancelled."""
+    """Start a site in a thread, because another scenario may be running in this one. `stack` stops
+    the site, even if the start is cancelled."""
     stack.push_async_callback(asyncio.to_thread, site.__exit__, None, None, None)
     starting = asyncio.ensure_future(asyncio.to_thread(_start, site))
     try:
