@@ -1,4 +1,9 @@
-"""The endpoints of leases for programs: take or queue, find, renew, release, list."""
+"""Endpoints with which programs take, renew, release, find and list leases.
+
+A lease is the exclusive use of a named resource, such as a seat, for a limited time. If all slots
+of the resource are taken, the client waits in a queue. A template is the settings of many
+resources.
+"""
 
 import math
 from typing import Any
@@ -54,7 +59,7 @@ async def list_templates(request: web.Request) -> schemas.LeaseTemplates:
 async def list_resources(
     request: web.Request, page: schemas.ResourcesPage
 ) -> schemas.LeasedResources:
-    """List the resources that are held or waited for."""
+    """List the resources that somebody holds or waits for."""
     template = _find_template(request)
     if page.find:
         names = [make_stored_name(page.find, owner) for owner in _list_owners(request)]
@@ -66,9 +71,7 @@ async def list_resources(
         next_name = resources[-1].name if len(resources) == page.limit else None
     return schemas.LeasedResources(
         template=template.name,
-        resources=[
-            schemas.LeasedResource(**_describe_resource(r, page.holders)) for r in resources
-        ],
+        resources=[schemas.LeasedResource(**_resource_members(r, page.holders)) for r in resources],
         next=next_name,
         count=await template.store.count(),
     )
@@ -90,32 +93,32 @@ async def show_resource(request: web.Request, page: schemas.QueuePage) -> schema
     resource = await template.store.show(page.resource, first=start, limit=page.limit)
     queue = [
         schemas.LeasePlace(
-            **_describe_holder(place.holder),
+            **_holder_members(place.holder),
             position=position,
             joined_at=iso(place.order // 1000),
             heartbeat_due_at=iso(place.due_ms),
         )
         for position, place in enumerate(resource.queue, start + 1)
     ]
-    members = {**_describe_resource(resource), "next": page.next(len(queue))}
+    members = {**_resource_members(resource), "next": page.next(len(queue))}
     return schemas.ResourceState(template=template.name, queue=queue, **members)
 
 
 @ENDPOINTS.get(
     _LEASE,
-    # Not _READS: this heartbeat takes the lease if the holder was called.
+    # Not _READS, because this heartbeat takes the lease if the holder was called.
     _CHANGES,
     replies={200: "The holder's state: granted, waiting or gone."},
     problems=(schemas.UNKNOWN_LEASE,),
 )
-async def find_lease(request: web.Request, at: schemas.HolderAddress) -> schemas.LeaseStatus:
+async def find_lease(request: web.Request, params: schemas.HolderParameters) -> schemas.LeaseStatus:
     """Find a holder's lease or place in the queue.
 
     For a waiting holder this is the heartbeat. It takes the lease if the holder was called.
     """
     template = _find_template(request)
-    state = await template.poll(at.resource, at.holder, owner=owner_of(request).name)
-    return _make_status(at, at.holder, state)
+    state = await template.poll(params.resource, params.holder, owner=owner_of(request).name)
+    return _make_status(params, params.holder, state)
 
 
 @ENDPOINTS.post(
@@ -129,7 +132,7 @@ async def find_lease(request: web.Request, at: schemas.HolderAddress) -> schemas
     problem_members={429: schemas.LeaseStatus},
 )
 async def take_lease(
-    request: web.Request, at: schemas.LeaseAddress, body: schemas.TakeLease
+    request: web.Request, path: schemas.LeasePath, body: schemas.TakeLease
 ) -> web.Response:
     """Take a resource, or queue for the resource.
 
@@ -137,13 +140,13 @@ async def take_lease(
     `refresh_after_seconds`. 429: the queue is full (`max_waiting`).
     """
     template, owner = _find_template(request), owner_of(request).name
-    state = await template.take(at.resource, body.holder, owner=owner, order=body.order)
-    lease = _make_status(at, body.holder, state)
+    state = await template.take(path.resource, body.holder, owner=owner, order=body.order)
+    lease = _make_status(path, body.holder, state)
     if state.outcome is LeaseOutcome.FULL:
         limit = template.settings.max_waiting
         raise ProblemError(
             QUEUE_FULL,
-            detail=f"max_waiting = {limit} are in the queue for {at.resource}.",
+            detail=f"max_waiting = {limit} are in the queue for {path.resource}.",
             retry_after=max(1, math.ceil(state.refresh_ms / 1000)),
             **lease.model_dump(),
         )
@@ -157,18 +160,18 @@ async def take_lease(
     problems=(schemas.UNKNOWN_LEASE, schemas.LEASE_OVER, schemas.NOT_RENEWED),
 )
 async def renew_lease(
-    request: web.Request, at: schemas.LeaseAddress, body: schemas.RenewLease
+    request: web.Request, path: schemas.LeasePath, body: schemas.RenewLease
 ) -> schemas.LeaseStatus:
     """Renew a lease, so that its term starts again."""
     template, owner = _find_template(request), owner_of(request).name
-    state = await template.renew(at.resource, body.holder, body.fence, owner=owner)
+    state = await template.renew(path.resource, body.holder, body.fence, owner=owner)
     if state.outcome is LeaseOutcome.NOT_RENEWED:
         is_renewable = template.settings.renewable
         reason = "max_term is reached." if is_renewable else "Its leases are not renewable."
         raise ProblemError(schemas.NOT_RENEWED, detail=f"{reason} It ends when it said.")
     if state.outcome is not LeaseOutcome.GRANTED:
-        raise _make_lease_over_problem(at.resource, body.fence)
-    return _make_status(at, body.holder, state)
+        raise _make_lease_over_problem(path.resource, body.fence)
+    return _make_status(path, body.holder, state)
 
 
 @ENDPOINTS.delete(
@@ -177,7 +180,9 @@ async def renew_lease(
     replies={200: "Whether there was anything to release."},
     problems=(schemas.UNKNOWN_LEASE, schemas.LEASE_OVER),
 )
-async def release_lease(request: web.Request, at: schemas.ReleaseParameters) -> schemas.Released:
+async def release_lease(
+    request: web.Request, params: schemas.ReleaseParameters
+) -> schemas.Released:
     """Release a lease, or leave the queue.
 
     The next holder is called at once. Idempotent. With a fencing number, only that lease is
@@ -187,10 +192,10 @@ async def release_lease(request: web.Request, at: schemas.ReleaseParameters) -> 
     template, owner = _find_template(request), owner_of(request)
     owners = [owner.name]
     if owner.is_operator:
-        owners = _list_owners(request) if at.owner is None else [at.owner]
-    state = await template.release(at.resource, at.holder, at.fence, owners=owners)
-    if state.outcome is LeaseOutcome.STALE and at.fence is not None:
-        raise _make_lease_over_problem(at.resource, at.fence)
+        owners = _list_owners(request) if params.owner is None else [params.owner]
+    state = await template.release(params.resource, params.holder, params.fence, owners=owners)
+    if state.outcome is LeaseOutcome.STALE and params.fence is not None:
+        raise _make_lease_over_problem(params.resource, params.fence)
     return schemas.Released(released=state.outcome is LeaseOutcome.GRANTED)
 
 
@@ -202,7 +207,7 @@ def _make_lease_over_problem(resource: str, fence: int) -> ProblemError:
     )
 
 
-def _make_status(at: schemas.LeaseAddress, holder: str, state: HolderState) -> schemas.LeaseStatus:
+def _make_status(path: schemas.LeasePath, holder: str, state: HolderState) -> schemas.LeaseStatus:
     members: dict[str, Any] = {"state": state.outcome.name.lower(), "waiting": state.waiting}
     if state.outcome is LeaseOutcome.GRANTED:
         members |= {"waiting": None, "fence": state.fence}
@@ -213,8 +218,8 @@ def _make_status(at: schemas.LeaseAddress, holder: str, state: HolderState) -> s
         if not state.is_recovering:
             members |= {"position": state.ahead + 1, "ahead": state.ahead}
     return schemas.LeaseStatus(
-        template=at.template,
-        resource=at.resource,
+        template=path.template,
+        resource=path.resource,
         holder=holder,
         wait_seconds=_to_seconds(state.wait_ms),
         refresh_after_seconds=_to_seconds(state.refresh_ms or None),
@@ -224,17 +229,17 @@ def _make_status(at: schemas.LeaseAddress, holder: str, state: HolderState) -> s
 
 
 def _list_owners(request: web.Request) -> list[str]:
-    """Return the names of all owners that a holder may have. "" stands for browsers."""
+    """Return the names of all tokens that a holder may have sent, and "" for browsers."""
     return ["", *OWNERS, *request.app[SETTINGS].tokens]
 
 
-def _describe_resource(resource: Resource, max_holders: int = 1000) -> dict[str, Any]:
+def _resource_members(resource: Resource, max_holders: int = 1000) -> dict[str, Any]:
     started_ms = [holder.started_ms for holder in resource.holders if holder.started_ms]
     return {
         "name": resource.name,
         "holders": [
             schemas.LeaseHolder(
-                **_describe_holder(holder.holder),
+                **_holder_members(holder.holder),
                 fence=holder.fence or None,
                 granted_at=iso(holder.started_ms) if holder.started_ms else None,
                 expires_at=iso(holder.expires_ms),
@@ -248,7 +253,7 @@ def _describe_resource(resource: Resource, max_holders: int = 1000) -> dict[str,
     }
 
 
-def _describe_holder(name: str) -> dict[str, Any]:
+def _holder_members(name: str) -> dict[str, Any]:
     holder, owner = split_stored_name(name)
     return {"holder": holder, "owner": owner or None}
 

@@ -1,13 +1,13 @@
-"""The names of holders in Redis, which tell the holders of different owners apart."""
+"""Holders' names in Redis, which contain the owner, so that owners can use the same name."""
 
 
 def make_stored_name(holder: str, owner: str) -> str:
-    """Return a holder's name in Redis, which differs for each owner. `owner` is the name of a
-    token, or "" for a browser. A space, which no name contains, separates the two."""
+    """Return the name in Redis: the owner, a space, which no name contains, and the holder. `owner`
+    is the name of the token that the holder sent, or "" for a browser."""
     return f"{owner} {holder}" if owner else holder
 
 
 def split_stored_name(name: str) -> tuple[str, str]:
-    """Split a holder's name in Redis into the holder and its owner."""
+    """Split a name in Redis into the holder and the owner."""
     owner, _, holder = name.rpartition(" ")
     return holder, owner

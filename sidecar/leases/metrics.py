@@ -1,4 +1,4 @@
-"""The metrics of leases."""
+"""The Prometheus metrics of leases."""
 
 from sidecar.http.metrics import SHARED, MetricSet, counter, gauge
 

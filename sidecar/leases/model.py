@@ -1,21 +1,21 @@
-"""The state of one holder at a leased resource."""
+"""The state of one client at a leased resource: it holds a lease, waits for one, or neither."""
 
 from dataclasses import dataclass
 from enum import IntEnum
 
 
 class LeaseOutcome(IntEnum):
-    """The result of a lease script for one holder. The scripts return these numbers."""
+    """The result of a lease script for one holder, by the number that the scripts return."""
 
     GRANTED = 1
     WAITING = 0
     #: The holder has no lease and no place: the term ended, or the holder left or was silent.
     GONE = -1
-    #: The queue has `max_waiting` places already.
+    #: `max_waiting` clients wait already.
     FULL = -2
     #: The fencing number is not that of the holder's current lease: the lease is over.
     STALE = -3
-    #: The template is not renewable, or `max_term` is reached. The lease stays as it is.
+    #: The template is not renewable, or `max_term` is reached. The lease is unchanged.
     NOT_RENEWED = -4
 
 
@@ -25,14 +25,15 @@ class HolderState:
 
     outcome: LeaseOutcome
     now_ms: int = 0
-    #: Whether Redis was emptied and grants no lease until all earlier terms must be over.
+    #: True if Redis was emptied. Then nothing is granted until the terms of all earlier leases
+    #: are over.
     is_recovering: bool = False
     #: How long to wait before the next heartbeat; 0 if none is needed.
     refresh_ms: int = 0
     #: The expected wait. None if unknown.
     wait_ms: int | None = None
-    #: The time of the grant in µs by Redis' clock, or a little more, so that fencing numbers grow
-    #: over all leases of the template. 0 unless GRANTED.
+    #: The fencing number: the time of the grant in µs by Redis' clock, or a greater number, so
+    #: that each lease of the template has a greater one than all before. 0 unless GRANTED.
     fence: int = 0
     started_ms: int = 0
     expires_ms: int = 0

@@ -1,13 +1,13 @@
-"""The Redis keys of a lease template. All keys share a hash tag, and so one cluster slot."""
+"""The Redis keys of a lease template. They share a hash tag, so they are in one cluster slot."""
 
 
 def lease_key(template: str, name: str) -> str:
     """Return the name of a template's Redis key; `name` is one of:
 
-    state      hash    creation time, last fencing number or order, average time that leases are
-                       held, time before which nothing is granted because Redis was emptied
-    resources  zset    resources that are held or waited for, all with score 0
-    ends       zset    resource -> latest time of its next sweep, ms
+    state      hash    when it was created, the last fencing number or order, how long leases are
+                       held on average, when the recovery ends (leases/lua/parts/state_and_fence)
+    resources  zset    resources that somebody holds or waits for, all with score 0
+    ends       zset    resource -> when a sweep must update it at the latest, ms
     """
     return f"waitroom:{{lease:{template}}}:{name}"
 

@@ -1,7 +1,8 @@
-"""Leased resources behind a proxy: a resource's holder may pass, other visitors wait.
+"""Guards leased resources behind a proxy: visitors with a lease of the resource may pass, and other
+visitors wait.
 
 A visitor has one cookie for all resources of a template. The cookie identifies the visitor, but
-does not prove a lease. Redis is asked on every request, because a lease ends on time.
+does not prove a lease, which may end at any time. So each request reads the lease from Redis.
 """
 
 import contextlib
@@ -25,12 +26,12 @@ from sidecar.visitors.tokens import COOKIE_PREFIX, Tokens, new_visitor
 
 #: The placeholder for the resource's name in a template's message.
 _NAME_PLACEHOLDER = "{resource}"
-#: The certainty of the expected wait, as a number of calls and the relative spread of their rate:
-#: high, because terms end on time, unlike stays in a room.
+#: The inputs from which visitors/estimate.py computes the range of the expected wait. They make the
+#: range narrow, because terms end on time, unlike sessions in a room.
 _ESTIMATE_CALLS = 100
 _ESTIMATE_SPREAD = 0.1
 
-#: The state and outcome of a visitor, by the outcome at the resource. For others: NOT_QUEUED.
+#: The visitor's state and outcome for each outcome at the resource. Other outcomes: NOT_QUEUED.
 _OUTCOMES = {
     LeaseOutcome.GRANTED: (VisitorState.ADMITTED, QueueOutcome.ADMITTED),
     LeaseOutcome.WAITING: (VisitorState.WAITING, QueueOutcome.WAITING),
@@ -42,11 +43,12 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class GuardedResource:
-    """A resource as a Gate, created for one request. All tokens are tickets: `visitor` is the
-    holder, `order` the newest place that the visitor took in any queue of the template, `epoch`
-    the number of that queue, `joined_ms` when Redis first answered the visitor (0: not yet)."""
+    """A resource that implements Gate, created for one request. All its tokens are tickets, in
+    which `visitor` is the holder, `order` the newest place of the visitor in any queue of the
+    template, `epoch` the number of that queue, and `joined_ms` when Redis first replied (0: not
+    yet)."""
 
-    #: The names of the template and the resource, such as seat~17.
+    #: The template's and the resource's name, such as seat~17.
     name: str
     resource: str
     template: TemplateLeases
@@ -68,15 +70,15 @@ class GuardedResource:
         from_page: bool = False,
         bearer: Bearer = NOBODY,  # noqa: ARG002 - all bearers are treated alike
     ) -> Answer:
-        """Take or find the visitor's lease. Without a cookie only a proxied request takes a lease.
-        Anybody can request a page of /_waitroom/ for any resource, so such a request only gets a
-        cookie."""
+        """Take or find the visitor's lease, and return the verdict. `from_page`: the request is for
+        a page of /_waitroom/. Without a cookie, such a request gets only a cookie, and no lease,
+        because anybody can request these pages for any resource."""
         ticket = token if isinstance(token, Ticket) else None
         if ticket is None and (from_page or not may_join):
             new_ticket = Ticket(new_visitor(), 0, 0, 0) if from_page else None
             return Answer(VisitorState.NOT_QUEUED, new_ticket)
         if ticket is not None and ticket.joined_ms:
-            self.template.store.note_existence(ticket.joined_ms)
+            self.template.store.record_existence(ticket.joined_ms)
         ticket_or_new = ticket or Ticket(new_visitor(), 0, 0, 0)
         try:
             state = await self._update_lease(ticket_or_new, may_join=may_join, from_page=from_page)
@@ -95,7 +97,7 @@ class GuardedResource:
 
     @property
     def _queue_number(self) -> int:
-        """The number of this resource's queue in tickets."""
+        """The number that identifies this resource's queue in tickets."""
         return crc32(self.resource.encode())
 
     async def _update_lease(
@@ -107,7 +109,7 @@ class GuardedResource:
             state = await template.take(self.resource, visitor, order=order)
         else:
             state = await template.poll(self.resource, visitor)
-            # Restore the place of a page that was open when Redis was emptied.
+            # Restore the place of a visitor whose page was open when Redis was emptied.
             if state.is_recovering and state.outcome is LeaseOutcome.GONE and from_page and order:
                 state = await template.take(self.resource, visitor, order=order)
         if not from_page and self._needs_renewal(state):
@@ -117,8 +119,8 @@ class GuardedResource:
         return state
 
     def _needs_renewal(self, state: HolderState) -> bool:
-        """Return whether a request renews the lease: in the second half of the term, if the lease
-        is renewable and `max_term` is not reached."""
+        """Return True if the lease must be renewed: it is in the second half of its term, can be
+        renewed, and `max_term` is not reached."""
         settings = self.template.settings
         if state.outcome is not LeaseOutcome.GRANTED or not settings.renewable:
             return False
@@ -128,21 +130,24 @@ class GuardedResource:
 
 
 class Resources:
-    """The guarded resources of all templates. The `keys`, oldest to newest, sign the cookies."""
+    """The guarded resources of all templates. `keys` sign the cookies; the newest key is the
+    last."""
 
     def __init__(self, templates: Iterable[TemplateLeases] = (), keys: Sequence[str] = ()) -> None:
-        #: A nameless resource of each template, by template name, to copy for a request.
-        self._prototypes = {one.name: _make_prototype(one, keys) for one in templates}
+        #: For each template name, a resource without a name, which is copied for each request.
+        self._prototypes = {
+            template.name: _make_prototype(template, keys) for template in templates
+        }
 
     def find_template_name(self, name: str) -> str:
-        """Return the template's name in a name such as seat~17, even if the template does not
-        allow the resource. Return "" if the template is unknown."""
+        """Return the template's name for a name such as seat~17, even if the template does not
+        allow the resource. Return "" if there is no such template."""
         template, separator, _ = name.partition(SEPARATOR)
         return template if separator and template in self._prototypes else ""
 
     def find(self, name: str) -> GuardedResource | None:
-        """Return the resource with a name such as seat~17. None if the template is unknown or does
-        not allow the resource."""
+        """Return the resource for a name such as seat~17. None if there is no such template, or it
+        does not allow the resource."""
         prefix, _, resource = name.partition(SEPARATOR)
         prototype = self._prototypes.get(prefix)
         if prototype is None or not prototype.template.settings.allows(resource):
@@ -156,8 +161,8 @@ class Resources:
 
 
 def _make_prototype(template: TemplateLeases, keys: Sequence[str]) -> GuardedResource:
-    # The separator is included, because a room once called like the template may have signed
-    # tickets too.
+    # The separator is part of the signed name, because a room that had the template's name may have
+    # signed tickets too.
     tokens = Tokens(template.name + SEPARATOR, list(keys), template.clock)
     tokens.cookie_name = COOKIE_PREFIX + template.name
     # A ticket is signed again at most once an hour, and must be valid until the term ends.
@@ -172,7 +177,7 @@ def _make_prototype(template: TemplateLeases, keys: Sequence[str]) -> GuardedRes
 
 
 def _make_answer(state: HolderState, ticket: Ticket, queue_number: int) -> Answer:
-    token = _renew_ticket(state, ticket, queue_number)
+    token = _make_new_ticket(state, ticket, queue_number)
     if state.outcome not in _OUTCOMES:
         return Answer(VisitorState.NOT_QUEUED, token)
     visitor_state, outcome = _OUTCOMES[state.outcome]
@@ -196,8 +201,8 @@ def _make_answer(state: HolderState, ticket: Ticket, queue_number: int) -> Answe
     return Answer(visitor_state, token, standing, joined_ms, ticket.visitor)
 
 
-def _renew_ticket(state: HolderState, ticket: Ticket, queue_number: int) -> Ticket | None:
-    """Return the ticket to set as the cookie. None if the visitor's ticket need not change."""
+def _make_new_ticket(state: HolderState, ticket: Ticket, queue_number: int) -> Ticket | None:
+    """Return the new ticket for the cookie. None if the visitor's ticket need not change."""
     is_fresh = ticket.joined_ms > 0 and ticket.signed_ms > state.now_ms - RESIGN_MS
     is_newer = state.order > ticket.order
     if is_fresh and not is_newer:

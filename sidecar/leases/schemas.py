@@ -1,4 +1,4 @@
-"""Requests and responses of leases."""
+"""Request and response models of the lease API."""
 
 from typing import Annotated, Literal
 
@@ -44,43 +44,45 @@ ResourceName = Annotated[
 HolderName = Annotated[str, *matching(HOLDER, LETTERS)]
 
 
-class TemplateAddress(Parameters):
+class TemplatePath(Parameters):
     template: Annotated[Name, Field(examples=["seat"])]
     """The name of a configured template."""
 
 
-class LeaseAddress(TemplateAddress):
+class LeasePath(TemplatePath):
     resource: Annotated[ResourceName, Field(examples=["17"])]
     """Any name that the template allows. A resource exists as soon as a client names it."""
 
 
-class HolderAddress(LeaseAddress):
+class HolderParameters(LeasePath):
     holder: HolderName
     """Your name for the client that holds the lease: a program, a visitor, an order."""
 
 
-class ReleaseParameters(HolderAddress):
+class ReleaseParameters(HolderParameters):
     fence: Number | None = None
-    """Releases only a lease with this fencing number."""
+    """The fencing number. If set, only a lease with this number is released."""
     owner: Annotated[
         str | None,
         *matching(f"({NAME.pattern})?", "the name of a token, or empty for a browser"),
     ] = None
-    """For operators: releases only the holder that sent this token, or a browser (empty)."""
+    """For operators: the name of the token that the holder sent, or empty for a browser. If set,
+    only that holder is released."""
 
 
-class ResourcesPage(TemplateAddress, PageParameters):
+class ResourcesPage(TemplatePath, PageParameters):
     after: Annotated[str, *matching(f"({RESOURCE.pattern})?", "the name of a resource")] = ""
     """The `next` of the previous page."""
     find: Annotated[str, *matching(f"({HOLDER.pattern})?".replace(r"\Z", ""), LETTERS)] = ""
-    """Lists only resources whose name begins with this text, that a holder of this name holds or
-    waits for, or with a lease of this fencing number. One request searches at most 5000 resources,
-    so a page may list few or none, although `next` says that there are more to search."""
+    """If set, lists only resources whose name begins with this text, that a holder of this name
+    holds or waits for, or that have a lease with this fencing number. One request searches at most
+    5000 resources, so a page may list few or none even if `next` says that there are more to
+    search."""
     holders: Annotated[int, Field(ge=0, le=1000)] = 1000
-    """The most holders to list for each resource."""
+    """The highest number of holders to list for each resource."""
 
 
-class QueuePage(LeaseAddress, OffsetPage):
+class QueuePage(LeasePath, OffsetPage):
     """A page of a resource's queue."""
 
 
@@ -96,7 +98,7 @@ class TakeLease(Body):
     holder: HolderName
     """Your name for the client that holds the lease: a program, a visitor, an order."""
     order: Number | None = None
-    """The `order` of the place that you had before Redis was emptied."""
+    """The `order` of the place that you had before Redis lost its data."""
 
 
 class RenewLease(Body):
@@ -124,7 +126,7 @@ class LeaseStatus(Reply):
     """The holder, as sent."""
     fence: Number | None = None
     """The fencing number. A later lease has a greater number. Send it with each change to the
-    resource, which should refuse smaller numbers than it has seen."""
+    resource, which should refuse a number that is smaller than one it has received before."""
     granted_at: Time | None = None
     """When the lease began."""
     expires_at: Time | None = None
@@ -132,24 +134,27 @@ class LeaseStatus(Reply):
     expires_in_seconds: Seconds | None = None
     """The time until the lease ends."""
     position: Annotated[int, Field(ge=1)] | None = None
-    """The position in the queue; 1 is next. null also while Redis recovers from being emptied."""
+    """The position in the queue; 1 is next. null if this holder does not wait, and while Redis
+    recovers from losing its data."""
     ahead: int | None = None
-    """How many wait ahead of this holder."""
+    """How many holders wait ahead of this one."""
     waiting: int | None = None
-    """How many wait for this resource. null if this holder has the lease."""
+    """How many holders wait for this resource. null if this holder has the lease."""
     wait_seconds: Seconds | None = None
     """The expected wait. null: unknown."""
     order: Number | None = None
-    """The number of the place. Send it to restore the place if Redis was emptied."""
+    """The number that decides the place in the queue. Send it to restore the place if Redis has
+    lost its data."""
     refresh_after_seconds: Seconds | None = None
-    """When a waiting holder must ask again to keep its place. null: no need to ask."""
+    """After what time a waiting holder must send the next heartbeat to keep its place. null: no
+    heartbeat is needed."""
     updated_at: Time
     """The time of this response, by the clock of Redis."""
 
 
 class Released(Reply):
     released: bool
-    """Whether there was anything to release."""
+    """True if something was released."""
 
 
 class LeaseHolder(Reply):
@@ -158,11 +163,11 @@ class LeaseHolder(Reply):
     owner: str | None
     """The name of the token that the holder sent. null: the holder is a browser."""
     fence: Number | None
-    """The fencing number. null: called, not yet arrived."""
+    """The fencing number. null: the holder was called and has not taken the lease yet."""
     granted_at: Time | None
-    """When the lease began. null: called, not yet arrived."""
+    """When the lease began. null: the holder was called and has not taken the lease yet."""
     expires_at: Time
-    """When the lease ends, or the time of a called holder to take it."""
+    """When the lease ends or, for a called holder, the time to take the lease."""
 
 
 class LeasedResource(Reply):
@@ -179,7 +184,7 @@ class LeasedResource(Reply):
     waiting: int
     """How many holders wait for the resource."""
     wait_seconds: Seconds | None
-    """How long a newcomer would wait. null: unknown while Redis recovers from being emptied."""
+    """How long a newcomer would wait. null: unknown, while Redis recovers from losing its data."""
 
 
 class LeasePlace(Reply):
@@ -207,12 +212,12 @@ class ResourceState(LeasedResource, PageReply):
 
 
 class LeasedResources(PageReply):
-    """A page of resources, by name."""
+    """A page of resources, in the order of their names."""
 
     template: str
     """The template's name."""
     resources: list[LeasedResource]
-    """The resources that are held or waited for."""
+    """The resources that somebody holds or waits for."""
     count: int
     """How many resources there are on all pages."""
 
@@ -223,7 +228,7 @@ class LeaseTemplate(LeaseSettings, Reply):
     name: str
     """The template's name."""
     in_use: int
-    """How many resources are held or waited for."""
+    """How many resources somebody holds or waits for."""
 
 
 class LeaseTemplates(Reply):

@@ -1,4 +1,6 @@
-"""Leases on named resources. The scripts in leases/lua choose the holders and call the next."""
+"""Takes, finds, renews and releases leases of named resources. The Lua scripts in leases/lua decide
+who holds a resource and who is called next.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,16 +17,17 @@ from sidecar.leases.model import HolderState, LeaseOutcome
 from sidecar.leases.settings import LeaseSettings
 from sidecar.leases.store import LeaseStore
 
-#: The outcomes of a release. Of several releases, the outcome that is listed first is reported.
+#: The outcomes of a release. If several are released at once, the first of these is reported.
 _RELEASE_PRECEDENCE = (LeaseOutcome.GRANTED, LeaseOutcome.STALE, LeaseOutcome.GONE)
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateLeases:
-    """The leases of one template as this replica sees them.
+    """The leases of one template.
 
-    Every method raises StoreError if Redis is unavailable, and InputError for a resource that the
-    settings do not allow. `owner` is the name of the holder's token, or "" for a browser.
+    The methods raise StoreError if Redis is unavailable, and InputError for a resource that the
+    settings do not allow. `owner` is the name of the token that the holder sent, or "" for a
+    browser.
     """
 
     name: str
@@ -36,29 +39,29 @@ class TemplateLeases:
     async def take(
         self, resource: str, holder: str, *, owner: str = "", order: int | None = None
     ) -> HolderState:
-        """Take the lease or a place in the queue. A holder who has either keeps it. `order` is that
-        of a place from before Redis was emptied."""
+        """Take the lease or a place in the queue, and return the state. A holder who has one keeps
+        it. `order` is the order of the place that the holder had before Redis was emptied."""
         name = self._check_and_name(resource, holder, owner)
         return self._count("take", await self.store.ask(resource, name, order=order))
 
     async def poll(self, resource: str, holder: str, *, owner: str = "") -> HolderState:
-        """Find a holder's lease or place. For a waiting holder this is the heartbeat, which takes
-        the lease if the holder was called."""
+        """Return the state of a holder. For a waiting holder this is the heartbeat. It takes the
+        lease if the holder was called."""
         name = self._check_and_name(resource, holder, owner)
         return self._count("look", await self.store.ask(resource, name, may_join=False))
 
     async def renew(
         self, resource: str, holder: str, fence: int, *, owner: str = ""
     ) -> HolderState:
-        """Start the term of the lease with this fencing number again."""
+        """Renew the lease with this fencing number for another term."""
         name = self._check_and_name(resource, holder, owner)
         return self._count("renew", await self.store.renew(resource, name, fence))
 
     async def release(
         self, resource: str, holder: str, fence: int | None = None, *, owners: Sequence[str] = ("",)
     ) -> HolderState:
-        """Release the lease with this fencing number or, without a number, any lease or place of
-        the holder. If there are several owners, release for the holder of each owner."""
+        """Release the lease with this fencing number or, if it is None, any lease or place of the
+        holder. With several owners, release for the holder of this name of each owner."""
         names = [self._check_and_name(resource, holder, owner) for owner in owners]
         states = await asyncio.gather(*(self.store.release(resource, n, fence) for n in names))
         state = min(states, key=lambda state: _RELEASE_PRECEDENCE.index(state.outcome))
@@ -83,10 +86,10 @@ class TemplateLeases:
 
 
 class Leases(Named[TemplateLeases]):
-    """The leases of all templates."""
+    """The leases of all templates, by template name."""
 
     kind = "lease"
 
 
-#: The leases of a replica's application.
+#: The key of the leases in the aiohttp application.
 LEASES = web.AppKey("leases", Leases)

@@ -1,4 +1,4 @@
-"""The settings of leases, and the names of resources and holders."""
+"""The settings of a lease template, and the patterns of resources' and holders' names."""
 
 import re
 from functools import lru_cache
@@ -39,21 +39,21 @@ class LeaseSettings(BaseModel):
     term: Seconds = Field(ge=1, le=86_400 * 31)
     """How long a lease lasts. A renewal starts the term again."""
     capacity: Count = Field(default=1, ge=1, le=1_000)
-    """How many clients may hold one resource at the same time."""
+    """How many clients can hold one resource at the same time."""
     renewable: bool = False
     """Allows a holder to renew the lease."""
     max_term: Seconds | None = Field(default=None, ge=1, le=86_400 * 366)
-    """The longest time that a lease lasts with all renewals, at least `term`. Only with
+    """The longest time that a lease lasts with all renewals; at least `term`. Allowed only with
     `renewable`. None: no limit."""
     max_waiting: Count | None = Field(default=None, ge=0, le=1_000_000)
-    """How many clients may wait for one resource. Further clients are told that the queue is full.
-    0: nobody may wait."""
+    """How many clients can wait for one resource. Further clients are told that the queue is full.
+    0: nobody can wait."""
     claim_window: Seconds = Field(default=10, ge=1, le=3600)
-    """How long a called client has to take the lease, counted from its next due heartbeat. Nobody
-    else gets the resource meanwhile."""
+    """How long a called client has to take the lease, counted from when its next heartbeat is due.
+    Until then nobody else gets the resource."""
     heartbeat_timeout: Seconds = Field(default=60, ge=5, le=86_400, validate_default=True)
-    """A waiting client loses its place when its heartbeat is overdue by this time. At least
-    `claim_window`."""
+    """A waiting client loses its place when its heartbeat is overdue by this time, which must be at
+    least `claim_window`."""
     heartbeat_interval: Seconds | None = Field(default=None, ge=0.1, le=3600)
     """The time between two heartbeats of a waiting client. None: a tenth of the expected wait, at
     most 30 s; 2 s at the head of the queue, or less if a lease ends sooner."""
@@ -66,7 +66,7 @@ class LeaseSettings(BaseModel):
     """The HTTP status of the waiting page."""
 
     def allows(self, resource: str) -> bool:
-        """Return whether the template allows a resource of this name."""
+        """Return True if a resource may have this name."""
         is_allowed = self.resources is None or _compile(self.resources).fullmatch(resource)
         return bool(RESOURCE.match(resource) and is_allowed)
 

@@ -1,4 +1,4 @@
-"""A template's leases in Redis: calls the scripts of leases/lua and reads their replies."""
+"""Calls the Lua scripts of leases/lua for one template, and reads their replies."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -16,21 +16,21 @@ from sidecar.storage.redis.driver_errors import text
 from sidecar.storage.redis.scripts import Observer, RedisScripts
 from sidecar.visitors.verdict_lifetime import RESPONSE_MS
 
-#: The most requests of holders in one script call. More would block Redis for too long.
+#: The most requests of holders in one script call, so that it does not block Redis for too long.
 BATCH_LIMIT = 64
 #: The most resources in one script call of a sweep.
 SWEEP_LIMIT = 50
-#: The most holders in one script call of a listing, counted as if every resource were full.
+#: The most holders in one script call of a listing, if every resource has as many as it can have.
 LIST_LIMIT = 2000
 #: The most resources in one script call of a search, and the most script calls of one search.
 SEARCH_LIMIT = 500
-SEARCHES = 10
+MAX_SEARCH_CALLS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A holder of a resource. Times are in ms by Redis' clock. `fence` and `started_ms` are 0 if
-    the holder was called and has not yet taken the lease."""
+    """The holder of a lease, or a called client, which has not taken the lease yet: then `fence`
+    and `started_ms` are 0. Times are in ms by Redis' clock."""
 
     holder: str
     fence: int
@@ -39,8 +39,8 @@ class Holder:
 
 
 class WaitingHolder(NamedTuple):
-    """A place in the queue. `order` is when the holder joined, in µs of Redis' clock, or a greater
-    number. `due_ms` is when the next heartbeat is due."""
+    """A client with a place in the queue. `order` is when the client joined, in µs of Redis' clock,
+    or a greater number. `due_ms` is when the next heartbeat is due."""
 
     holder: str
     order: int
@@ -49,7 +49,7 @@ class WaitingHolder(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One leased resource: its holders, ordered by expiry, and the length of its queue."""
+    """One leased resource: its holders, the next to expire first, and its queue."""
 
     name: str
     holders: tuple[Holder, ...]
@@ -61,7 +61,7 @@ class Resource:
 
 
 class LeaseStore:
-    """A template's leases in Redis. Tests pass `now_ms` to replace Redis' clock."""
+    """The leases of one template in Redis. Tests pass `now_ms` to replace Redis' clock."""
 
     def __init__(  # noqa: PLR0913
         self,
@@ -104,36 +104,36 @@ class LeaseStore:
     def is_away(self) -> bool:
         return self._scripts.is_away
 
-    def note_existence(self, since_ms: int) -> None:
-        """Record that Redis had the template's state at `since_ms`. Redis was emptied if it has a
-        state that was created later."""
+    def record_existence(self, since_ms: int) -> None:
+        """Record that the template's state existed in Redis at `since_ms`. If the state in Redis
+        was created later, the scripts know that Redis was emptied."""
         if self._known_since_ms is None or since_ms < self._known_since_ms:
             self._known_since_ms = since_ms
 
     async def ask(
         self, resource: str, holder: str, *, may_join: bool = True, order: int | None = None
     ) -> HolderState:
-        """Take or find the holder's lease or place in the queue, as a heartbeat. `order` is that
-        of a place that Redis may have lost."""
-        jitter = random.random()  # noqa: S311 - only spreads polls
+        """Send a holder's heartbeat. A holder without a lease or a place takes one if `may_join`.
+        `order` is the order of a place that Redis may have lost."""
+        jitter = random.random()  # noqa: S311 - it only spreads the polls over time
         place = "" if order is None else order
         deadline_ms = self._time_in_ms(RESPONSE_MS)
         return await self._ask.submit((resource, holder, int(may_join), place, jitter, deadline_ms))
 
     async def renew(self, resource: str, holder: str, fence: int) -> HolderState:
-        """Renew a lease, even one that Redis has lost. The outcome is GRANTED with the new expiry,
-        NOT_RENEWED with the old expiry, or STALE."""
+        """Renew a lease, or restore it if Redis has lost it. The outcome is GRANTED with the new
+        expiry, NOT_RENEWED with the old expiry, or STALE."""
         return await self._renew.submit((resource, holder, fence))
 
     async def release(self, resource: str, holder: str, fence: int | None = None) -> HolderState:
-        """Release the lease with this fencing number or, without a number, the holder's lease or
+        """Release the lease with this fencing number or, if it is None, the holder's lease or
         place. The outcome is GRANTED if something was released, STALE if the holder has another
         lease, GONE if there was nothing to release."""
         return await self._release.submit((resource, holder, "" if fence is None else fence))
 
     async def sweep(self, limit: int = 200) -> tuple[int, bool]:
-        """End leases and call holders at resources that no request is about. Return how many
-        resources were swept, and whether more may be due."""
+        """End expired leases and call the next holders at all resources where this is due. Return
+        how many resources were updated, and whether more may be due."""
         _, due = await self._run("due", [], [limit])
         names = [text(name) for name in due]
         has_more = len(names) >= limit
@@ -144,7 +144,8 @@ class LeaseStore:
         return len(names), has_more
 
     async def list(self, *, after: str = "", limit: int = 100) -> list[Resource]:
-        """List the resources that are held or waited for, by name, after the name `after`."""
+        """List the resources that somebody holds or waits for, by name, from the name after
+        `after`."""
         resources: list[Resource] = []
         while len(resources) < limit:
             count = min(limit - len(resources), self._list_limit)
@@ -163,15 +164,15 @@ class LeaseStore:
     async def find(
         self, query: str, holders: Sequence[str], *, after: str = "", limit: int = 100
     ) -> tuple[Sequence[Resource], str | None]:
-        """Find resources whose name begins with `query`, that one of the holders (by their names
-        in Redis) holds or waits for, or with a lease that has `query` as its fencing number.
+        """Find resources whose name begins with `query`, that one of `holders` (names in Redis)
+        holds or waits for, or where `query` is the fencing number of a lease.
 
-        One search reads only some resources. Return also the name after which to continue. None if
-        all resources were read."""
+        One search reads a limited number of resources. So return also the name after which to
+        continue the search, or None if all resources were read."""
         count = min(SEARCH_LIMIT, self._list_limit)
         fence = query if query.isdecimal() else ""
         resources: list[Resource] = []
-        for _ in range(SEARCHES):
+        for _ in range(MAX_SEARCH_CALLS):
             names = await self._read_names(after, count)
             _, reply = await self._run("find", names, [fence, *holders])
             by_holder = set(map(text, reply))
@@ -187,7 +188,7 @@ class LeaseStore:
         return resources, after
 
     async def count(self) -> int:
-        """Count the resources that are held or waited for."""
+        """Count the resources that somebody holds or waits for."""
         return int(await self._scripts.command("count", self._redis.zcard, self._keys[1]))
 
     async def _read_names(self, after: str, count: int) -> Sequence[str]:
@@ -197,7 +198,7 @@ class LeaseStore:
         return [text(name) for name in page]
 
     async def _read_resources(self, names: Sequence[str]) -> Sequence[Resource]:
-        """Read these resources, but leave out those that are neither held nor waited for."""
+        """Return these resources, except those that nobody holds or waits for."""
         resources: list[Resource] = []
         for start in range(0, len(names), self._list_limit):
             _, rows = await self._run("list", names[start : start + self._list_limit], [0, 0])
@@ -208,9 +209,9 @@ class LeaseStore:
         self, script: str, items: Sequence[tuple[Any, ...]]
     ) -> Sequence[HolderState]:
         if script == "ask":
-            # The replica stops waiting for the batch at this time, its clients perhaps sooner.
+            # The replica waits for the batch until this time; some clients may not wait as long.
             latest_ms = self._time_in_ms(self._timeout_ms + MAX_LAG_MS)
-            items = [(*fields, _earlier(ms, latest_ms)) for *fields, ms in items]
+            items = [(*fields, _find_earliest(ms, latest_ms)) for *fields, ms in items]
         numbers: dict[str, int] = {}
         args: list[Any] = []
         for resource, *fields in items:
@@ -242,12 +243,12 @@ class LeaseStore:
             batch=batch,
         )
         if script not in {"due", "find", "list"}:
-            self.note_existence(reply[1])
+            self.record_existence(reply[1])
         return reply
 
 
-def _earlier(*times_ms: int | None) -> int | str:
-    """Return the earliest time as a script's argument: "" if all are unknown."""
+def _find_earliest(*times_ms: int | None) -> int | str:
+    """Return the earliest known time, or "" if all are unknown, as an argument of a script."""
     return min((ms for ms in times_ms if ms is not None), default="")
 
 

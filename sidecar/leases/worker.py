@@ -1,4 +1,4 @@
-"""The sweep of leases: each second, each replica ends expired leases and calls the next holders."""
+"""Sweeps leases: each second, each replica ends expired leases and calls the next holders."""
 
 import asyncio
 import random
@@ -8,7 +8,8 @@ import structlog
 from sidecar.kit.errors import StoreError
 from sidecar.leases.service import Leases, TemplateLeases
 
-#: The pause between two batches of a sweep, seconds, so that visitors' scripts are not delayed.
+#: The pause between two batches of a sweep, seconds, in which Redis can run the scripts of
+#: requests.
 PAUSE_S = 0.01
 #: The time between two sweeps of a template's leases, seconds.
 INTERVAL_S = 1.0

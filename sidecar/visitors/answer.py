@@ -1,4 +1,4 @@
-"""The verdict of a room about one visitor, with the numbers that the visitor is shown."""
+"""The verdict of a room or a leased resource about one visitor: may the request pass or not."""
 
 from sidecar.kit.values import value
 from sidecar.visitors.estimate import Wait, estimate
@@ -16,7 +16,8 @@ from sidecar.visitors.model import (
 
 @value
 class Answer:
-    """The verdict about one visitor. `token` is the visitor's new token. None: it is unchanged."""
+    """The verdict about one visitor. `token` is the new token for the visitor's cookie. None: the
+    cookie stays as it is."""
 
     state: VisitorState
     token: Token | None = None
@@ -24,17 +25,19 @@ class Answer:
     joined_ms: int | None = None
     #: The visitor's id. None if Redis was not asked.
     visitor: str | None = None
-    #: True if Redis is unavailable, so that newcomers wait while admitted visitors keep passing.
+    #: True if Redis is unavailable. Then newcomers wait, and admitted visitors still pass.
     store_unavailable: bool = False
     #: True if the visitor was admitted while Redis was unavailable (fail-open).
     failed_open: bool = False
-    #: True if nginx may repeat the answer for VERDICT_TTL_MS to every request with the same cookie,
-    #: class and exemption. That holds for a pass that needs no renewal in that time, for a visitor
+    #: True if nginx may cache the verdict for VERDICT_TTL_MS, for all requests with the same
+    #: cookie, class and exemption: for a pass that needs no renewal in that time, for a visitor
     #: outside the roll-out, and while everybody without a cookie is refused.
     is_settled: bool = False
-    #: True if the shield is up, so that newcomers join later, at the status document's `join_url`.
+    #: True if the shield is up. Then nothing about newcomers is stored until they request the
+    #: `join_url` in the status document.
     joins_later: bool = False
-    #: Why the visitor is admitted without being counted: outside or exempt. Empty: counted.
+    #: Why the visitor passes without a session: "outside" (of the roll-out) or "exempt". Empty: the
+    #: visitor needs a session.
     uncounted: str = ""
 
     @property
@@ -45,7 +48,7 @@ class Answer:
 
 
 def build_answer(standing: Standing, token: Ticket | Pass) -> Answer | None:
-    """Return the answer for the standing that a script returned. None if the token is void."""
+    """Return the answer for a standing, which a script has returned. None if the token is void."""
     match standing.outcome:
         case QueueOutcome.ADMITTED:
             new_pass = Pass(

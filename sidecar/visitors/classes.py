@@ -1,4 +1,4 @@
-"""The settings that decide which visitor is called next: visitor classes and sub-queues."""
+"""The settings of visitor classes and sub-queues, which decide which visitor is called next."""
 
 import json
 import re
@@ -10,10 +10,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from sidecar.kit.setting_types import Count, Seconds, parse_duration
 
-#: The number of classes is limited because an order has three bits for the number of its class.
+#: The highest number of classes, because an order has three bits for the number of the class.
 MAX_CLASSES = 7
 #: The highest priority. Each priority has its own band of orders (rooms/lua/parts/order.lua).
 MAX_PRIORITY = 3
+#: The highest number of sub-queues.
 MAX_LINES = MAX_PRIORITY + 1
 _DAY_S = 86_400
 
@@ -21,7 +22,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}\Z")
 
 
 def is_class_name(text: str) -> bool:
-    """Return True if a string may be the name of a class, a sub-queue or an event."""
+    """Return True if a string can be the name of a class, a sub-queue or an event."""
     return _NAME.match(text) is not None
 
 
@@ -32,17 +33,17 @@ def _check_name(value: str) -> str:
 
 
 def parse_table(example: str) -> BeforeValidator:
-    """Return a validator for a table or its JSON, because environment variables are strings."""
+    """Return a validator that accepts a table, or the same as JSON in an environment variable."""
     return _parse_json((dict, BaseModel), "a table", example)
 
 
 def parse_list(example: str) -> BeforeValidator:
-    """Return a validator for a list of tables or its JSON."""
+    """Return a validator that accepts a list of tables, or the same as JSON."""
     return _parse_json((list, tuple), "a list of tables", f"[{example}]")
 
 
 def _parse_json(types: tuple[type, ...], expected: str, example: str) -> BeforeValidator:
-    def read(value: object) -> object:
+    def parse(value: object) -> object:
         if isinstance(value, str):
             try:
                 value = json.loads(value)
@@ -52,11 +53,11 @@ def _parse_json(types: tuple[type, ...], expected: str, example: str) -> BeforeV
             raise ValueError(f"write {expected}, in JSON such as {example}")  # noqa: TRY004
         return value
 
-    return BeforeValidator(read)
+    return BeforeValidator(parse)
 
 
 def reject_problems(find_problems: Callable[[Any], list[str]]) -> AfterValidator:
-    """Return a validator that raises ValueError with all problems that `find_problems` returns."""
+    """Return a validator that raises ValueError if `find_problems` returns any problems."""
 
     def check(value: object) -> object:
         if problems := find_problems(value):
@@ -70,7 +71,7 @@ Name = Annotated[str, AfterValidator(_check_name)]
 
 
 class VisitorClass(BaseModel):
-    """The advantages of a visitor class in the queue."""
+    """A visitor class, and its advantages in the queue."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -85,10 +86,10 @@ class VisitorClass(BaseModel):
 
     @field_validator("head_start", mode="before")
     @classmethod
-    def _limit_to_a_day(cls, value: object) -> object:
+    def _parse_head_start(cls, value: object) -> object:
         seconds = parse_duration(value)
         if isinstance(seconds, int | float) and seconds > _DAY_S:
-            raise ValueError("at most 1d")  # in the unit that people write in settings
+            raise ValueError("at most 1d")  # the default message would be in seconds
         return seconds
 
     @field_validator("head_start")
@@ -98,22 +99,23 @@ class VisitorClass(BaseModel):
 
 
 class SubQueueSettings(BaseModel):
-    """One sub-queue of a room."""
+    """One sub-queue of a room (`lines`)."""
 
     __qualname__ = "Line"  # its name in the OpenAPI document
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Name
-    """The name on the waiting page. It has the form of a class name and is unique in the room."""
+    """The name, which the waiting page shows. It must be unique in the room, and consists of the
+    same letters as the name of a class."""
     weight: Count | None = Field(default=None, ge=1, le=1000)
-    """The sub-queue's share of the calls while visitors wait in all sub-queues. Set the
-    weight of all sub-queues or of none. None: a sub-queue is called only while all earlier ones are
-    empty."""
+    """The sub-queue's share of the calls while visitors wait in all sub-queues. Set it for all
+    sub-queues or for none. None: visitors of a sub-queue are called only while all earlier
+    sub-queues are empty."""
 
 
 def find_sub_queue_problems(lines: tuple[SubQueueSettings, ...]) -> list[str]:
-    """Return the problems of a room's sub-queues, each of which is valid by itself."""
+    """Return the problems of a room's sub-queues, except those that a single sub-queue can have."""
     problems = []
     if len(lines) == 1 or len(lines) > MAX_LINES:
         problems.append(f"2 to {MAX_LINES} lines, or none: these are {len(lines)}")
@@ -132,7 +134,8 @@ def find_duplicates(names: Iterable[str]) -> list[str]:
 def find_class_problems(
     classes: dict[str, VisitorClass], lines: tuple[SubQueueSettings, ...] | None
 ) -> list[str]:
-    """Return the problems of a room's classes. `lines` is None if the sub-queues are invalid."""
+    """Return the problems of a room's classes. `lines`: the sub-queues. None if they are
+    invalid."""
     problems = []
     if len(classes) > MAX_CLASSES:
         problems.append(f"at most {MAX_CLASSES} classes: these are {len(classes)}")

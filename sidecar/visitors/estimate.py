@@ -1,20 +1,22 @@
-"""The range of a wait estimate. The Lua scripts compute the estimate itself, because they use it to
-set the time of the next poll (rooms/lua/parts/estimate_wait.lua)."""
+"""Computes the range of a wait estimate. The Lua scripts compute the estimate itself
+(rooms/lua/parts/estimate_wait.lua), because they set the time of the next poll by it."""
 
 import math
 
 from sidecar.kit.values import value
 from sidecar.visitors.model import Standing
 
-#: The quantile of the normal distribution with a tenth of the values beyond it on either side.
+#: 80 % of the values of a normal distribution are at most this many standard deviations from the
+#: mean.
 Z_80 = 1.2816
-#: The relative change to expect, during a wait, in the share of visitors who give up.
+#: The relative change that is expected, during a wait, in the share of visitors who give up.
 DRIFT = 0.03
 
 
 @value
 class Wait:
-    """An estimated wait in seconds. The true wait is from `low` to `high` four times in five."""
+    """An estimated wait in seconds. In four cases of five, the true wait is from `low` to
+    `high`."""
 
     seconds: int
     low: int
@@ -24,10 +26,10 @@ class Wait:
 def estimate(standing: Standing) -> Wait | None:
     """Return the estimated wait with its range. None if the wait is unknown.
 
-    Calls come at random times, so the wait for k calls is gamma distributed, with a variance of
-    1/k relative to its squared mean. The error of the measured rate (`spread`) and the change of
-    conditions during the wait (`DRIFT`) add to the variance. The quantiles are Wilson and
-    Hilferty's approximation: the cube root of a gamma variable is nearly normal."""
+    Calls come at random times, so the wait for k calls is gamma distributed, with a relative
+    variance of 1/k. The error of the measured rate (`spread`) and of the share of visitors who give
+    up (`DRIFT`) add to the variance. The quantiles are computed by the approximation of Wilson and
+    Hilferty: the cube root of a gamma variable is nearly normal."""
     if standing.wait_ms is None:
         return None
     calls = standing.ahead if standing.calls is None else standing.calls

@@ -1,11 +1,12 @@
-"""Grants: signed strings that give their bearer a class of a room or target for a limited time.
+"""Signs and verifies grants: strings that give a visitor a class of a room, or a job a class of a
+target, for a limited time.
 
 A grant is `class.expires.id.signature`: the name of the class; the time when the grant expires, in
-unix seconds; an id, which limits the grant to one visitor (empty: any bearer may use it); and the
+Unix seconds; an id, which limits the grant to one visitor (empty: anybody may use it); and the
 HMAC-SHA256 (RFC 2104) of "waitroom-grant:{kind}:{name}:{class}:{expires}:{id}" in 64 lower-case
-hexadecimal digits. `kind` is room or target. A site's own server can make a grant with one line of
-code (docs/who-is-next.md). Old grants were signed without the kind. A room accepts old grants if no
-target has the same name; a target never accepts them.
+hexadecimal digits. `kind` is room or target, and `name` its name. A site's own server can make a
+grant with one line of code (docs/who-is-next.md). Old grants were signed without the kind. A room
+accepts them if no target has the same name; a target never accepts them.
 
 Keys are listed oldest to newest. The last key signs, and all keys verify.
 """
@@ -28,18 +29,18 @@ MAX_LIFE_S = 366 * 86_400
 #: The length of the longest valid grant. Longer strings are not parsed.
 MAX_LENGTH = 32 + 1 + 11 + 1 + 64 + 1 + 64
 
-_IN_ADDRESS = re.compile(rf"[?&]{PARAMETER}=([^?&#]+)")
+_IN_QUERY = re.compile(rf"[?&]{PARAMETER}=([^?&#]+)")
 _GRANT = re.compile(r"([a-z0-9_-]+)\.([1-9][0-9]{0,10})\.([A-Za-z0-9_-]{0,64})\.([0-9a-f]{64})")
 _ID = re.compile(r"[A-Za-z0-9_-]{0,64}")
 
 GrantKind: TypeAlias = Literal["room", "target"]
-#: The reasons to refuse a grant. An outdated one was signed without the kind, and a room and a
-#: target have its name.
+#: The reasons to refuse a grant. "outdated": it was signed without the kind, and both a room and a
+#: target have the name.
 GrantRefusal: TypeAlias = Literal["forged", "expired", "malformed", "outdated"]
 
 
 class GrantError(SidecarError):
-    """A grant is refused, for the given reason."""
+    """A grant is refused for `reason`."""
 
     def __init__(self, reason: GrantRefusal) -> None:
         super().__init__(f"the grant is {reason}")
@@ -51,21 +52,22 @@ class Grant:
     """The contents of a grant."""
 
     class_name: str
-    #: When the grant expires, unix seconds.
+    #: When the grant expires, in Unix seconds.
     expires_s: int
-    #: Limits the grant to the first visitor who uses it. Empty: any number of visitors may use it.
+    #: If not empty, only the first visitor who sends a grant with this id may use it.
     id: str = ""
 
 
-def _signature(key: str, subject: str, grant: Grant) -> str:
-    """Return the HMAC. `subject` is "kind:name", or only the name for an old grant. No field has a
-    colon, so the two forms cannot be confused."""
+def _compute_signature(key: str, subject: str, grant: Grant) -> str:
+    """Return the HMAC of a grant. `subject` is "kind:name", or only the name for an old grant. No
+    field contains a colon, so the two forms cannot be confused."""
     text = f"waitroom-grant:{subject}:{grant.class_name}:{grant.expires_s}:{grant.id}"
     return hmac.digest(key.encode(), text.encode(), "sha256").hex()
 
 
 def expiry(life_s: float, now_ms: int) -> int:
-    """Return when a grant expires, unix seconds. Raises InputError for an invalid lifetime."""
+    """Return when a grant with this lifetime expires, in Unix seconds. Raises InputError if the
+    lifetime is invalid."""
     if not 0 < life_s <= MAX_LIFE_S:
         raise InputError([f"a grant ends after now, and within {MAX_LIFE_S // 86_400} days"])
     return math.ceil(now_ms / 1000 + life_s)
@@ -76,11 +78,12 @@ def new_id() -> str:
     return secrets.token_urlsafe(12)
 
 
-def find_grant(address: str) -> str | None:
-    """Return the first grant, unverified, in the query of an address (`/shop?waitroom_grant=…`) or
-    of the address in its `next` (`/_waitroom/shop/?next=/shop?waitroom_grant=…`)."""
-    query = address.find("?")
-    match = _IN_ADDRESS.search(address, query) if query >= 0 else None
+def find_grant(url: str) -> str | None:
+    """Return the first grant in a URL's query (`/shop?waitroom_grant=…`), or in the query of the
+    URL in its `next` parameter (`/_waitroom/shop/?next=/shop?waitroom_grant=…`). The grant is not
+    verified."""
+    query_start = url.find("?")
+    match = _IN_QUERY.search(url, query_start) if query_start >= 0 else None
     return match[1] if match else None
 
 
@@ -95,7 +98,7 @@ class Grants:
         self.has_namesake: Callable[[], bool] = lambda: False
 
     def read(self, text: str, now_ms: int) -> Grant:
-        """Return a grant after its verification. Raises GrantError."""
+        """Verify a grant and return its contents. Raises GrantError."""
         match = _GRANT.fullmatch(text) if len(text) <= MAX_LENGTH else None
         if match is None or not is_class_name(match[1]):
             raise GrantError("malformed")
@@ -115,12 +118,12 @@ class Grants:
             raise InputError([f"{grant.class_name[:40]!r} is no class's name"])
         if not _ID.fullmatch(grant.id):
             raise InputError(["id: letters, digits, - and _, 64 at most"])
-        signature = _signature(self._keys[-1], f"{self._kind}:{self._name}", grant)
+        signature = _compute_signature(self._keys[-1], f"{self._kind}:{self._name}", grant)
         return f"{grant.class_name}.{grant.expires_s}.{grant.id}.{signature}"
 
     def _has_signed(self, subject: str, grant: Grant, signature: str) -> bool:
-        """Return True if one of the keys has made the signature. The time of the comparison does
-        not depend on the signature, so it reveals nothing about a valid one."""
-        expected = (_signature(key, subject, grant) for key in self._keys)
-        matches = [hmac.compare_digest(each, signature) for each in expected]
+        """Return True if the signature was made with one of the keys. Always compares with all keys
+        in constant time, so that the time reveals nothing about a valid signature."""
+        expected = (_compute_signature(key, subject, grant) for key in self._keys)
+        matches = [hmac.compare_digest(digest, signature) for digest in expected]
         return any(matches)

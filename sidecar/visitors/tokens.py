@@ -1,11 +1,11 @@
-"""Tokens: the signed cookie of a room (a ticket, a pass, or the proof of being outside the
-roll-out), and the signed query parameters of claim links and join addresses.
+"""Signs and verifies the tokens of a room: its cookie (a ticket, a pass, or the proof of being
+outside the roll-out), and the tokens in the URLs of claim links and of `join_url`.
 
-A token is `fields joined by ~` + `.timestamp.signature`, as made by the TimestampSigner of
-itsdangerous with HMAC-SHA-256. The key is derived for each room and kind, so a ticket cannot be
-used as a pass, nor a cookie of one room in another. The fields consist of letters, digits, `-` and
-`_`, and each kind has a fixed number of them, so they are unambiguous. A token has only one valid
-spelling (kit/signing.py).
+A token is the fields, joined by `~`, and `.timestamp.signature`, as the TimestampSigner of
+itsdangerous makes them with HMAC-SHA-256. The key is derived for each room and kind of token, so a
+ticket cannot be used as a pass, and a cookie of one room not in another. The fields consist of
+letters, digits, `-` and `_`, and each kind has a fixed number of them, so they are unambiguous.
+Each token can be written in one way only (kit/signing.py).
 
 Keys are listed oldest to newest. The last key signs, and all keys verify.
 """
@@ -24,9 +24,9 @@ from sidecar.kit.signing import TO_URL_SAFE, TimeSigner
 from sidecar.visitors.model import TICKET_LIFETIME_MS, Outside, Pass, Ticket, Token
 
 COOKIE_PREFIX = "waitroom_"
-#: The greatest length of a token. Longer strings are not verified.
+#: The length of the longest token. Longer strings are not verified.
 MAX_TOKEN_LENGTH = 512
-#: The number of verified tokens in the cache of a room, which takes about 6 MB.
+#: The highest number of verified tokens in a room's cache, which then takes about 6 MB.
 CACHE_SIZE = 8192
 
 _VISITOR = re.compile(r"[A-Za-z0-9_-]{22}\Z")
@@ -42,13 +42,13 @@ _COOKIE_KINDS = (_KIND_TICKET, _KIND_CLASSED, _KIND_PASS, _KIND_BOUND, _KIND_OUT
 _KIND_CLAIM = "c"  # the ticket in a claim link
 _KIND_JOIN = "j"  # the token in a `join_url`
 _LINK_KINDS = (_KIND_CLAIM, _KIND_JOIN)
-#: The ages from which and up to which a join token is valid, seconds.
+#: The lowest and the highest age at which the token in a `join_url` is valid, seconds.
 JOIN_FROM_S, JOIN_UNTIL_S = 2, 60
 
 
 def new_visitor() -> str:
-    """Return a new visitor id: 128 random bits in 22 characters. It never begins with a hyphen,
-    because a command would take the id for an option, and a spreadsheet for a formula."""
+    """Return a new visitor id: 128 random bits in 22 characters. It never begins with a hyphen, so
+    that no command takes it for an option, and no spreadsheet for a formula."""
     visitor = b"-"
     while visitor[0] == _HYPHEN:
         visitor = b2a_base64(os.urandom(16), newline=False).translate(TO_URL_SAFE)[:22]
@@ -68,12 +68,13 @@ class Tokens:
         self.lifetime_ms = TICKET_LIFETIME_MS
         self._clock = clock
 
-        def signers(kinds: tuple[str, ...]) -> dict[str, TimeSigner]:
+        def make_signers(kinds: tuple[str, ...]) -> dict[str, TimeSigner]:
             return {kind: TimeSigner(keys, salt=f"waitroom/{room}/{kind}") for kind in kinds}
 
-        self._signers, self._link_signers = signers(_COOKIE_KINDS), signers(_LINK_KINDS)
-        # Tokens are cached because a browser sends the same cookie with every request, and
-        # verifying is most of a verdict's cost. An invalid token raises, so it is not cached.
+        self._signers, self._link_signers = make_signers(_COOKIE_KINDS), make_signers(_LINK_KINDS)
+        # Verified tokens are cached, because a browser sends the same cookie with every request,
+        # and a verdict takes most of its time to verify it. An invalid token raises, so it is not
+        # cached.
         self._verify_cached = lru_cache(CACHE_SIZE)(self._verify)
 
     def write(self, token: Token) -> str:
@@ -89,11 +90,12 @@ class Tokens:
         return self._sign(_KIND_PASS, *fields)
 
     def write_claim(self, ticket: Ticket) -> str:
-        """Return the token of a claim link, with which another browser can take the ticket."""
+        """Return the token for a claim link, with which another browser can take over the
+        ticket."""
         return self._sign(_KIND_CLAIM, *_ticket_fields(ticket))
 
     def write_join(self) -> str:
-        """Return the token with which a newcomer joins while the shield is up."""
+        """Return the token for `join_url`, with which a newcomer joins while the shield is up."""
         return self._sign(_KIND_JOIN)
 
     def _sign(self, kind: str, *fields: str | int) -> str:
@@ -102,22 +104,24 @@ class Tokens:
         return signer.sign(value, self._clock.now_ms() // 1000)
 
     def read(self, text: str | None) -> Token | None:
-        """Return the token in a cookie. None if it is forged or too old. The age of a pass is not
-        checked, because its `expires_ms` limits it."""
-        token = _verified(self._verify_cached, text)
+        """Verify a cookie and return its token. None if it is forged or too old. The age of a pass
+        is not checked, because `expires_ms` limits its lifetime."""
+        token = _verify_or_none(self._verify_cached, text)
         if token is None or isinstance(token, Pass):
             return token
         return token if token.signed_ms >= self._clock.now_ms() - self.lifetime_ms else None
 
     def read_claim(self, text: str | None) -> Ticket | None:
-        """Return the ticket in the token of a claim link. None if it is forged or too old."""
-        ticket = _verified(self._verify_claim, text)
+        """Verify the token of a claim link and return its ticket. None if it is forged or too
+        old."""
+        ticket = _verify_or_none(self._verify_claim, text)
         oldest_ms = self._clock.now_ms() - TICKET_LIFETIME_MS
         return ticket if isinstance(ticket, Ticket) and ticket.signed_ms >= oldest_ms else None
 
     def may_join(self, text: str | None) -> bool:
-        """Return True if a join token is genuine, and JOIN_FROM_S to JOIN_UNTIL_S old."""
-        signed = _verified(self._link_signers[_KIND_JOIN].unsign, text)
+        """Return True if the token of a `join_url` is valid, and JOIN_FROM_S to JOIN_UNTIL_S
+        old."""
+        signed = _verify_or_none(self._link_signers[_KIND_JOIN].unsign, text)
         now_s = self._clock.now_ms() // 1000
         return signed is not None and JOIN_FROM_S <= now_s - signed[1] <= JOIN_UNTIL_S
 
@@ -130,14 +134,15 @@ class Tokens:
         return _parse(value.partition(_SEPARATOR)[2], signed_s * 1000)
 
 
-def _verified(verify: Callable[[str], _Contents], text: str | None) -> _Contents | None:
-    """Return the contents of a signed string. None if it is missing, too long or forged."""
+def _verify_or_none(verify: Callable[[str], _Contents], text: str | None) -> _Contents | None:
+    """Return what `verify` returns for a signed string. None if it is missing, too long or
+    forged."""
     if not text or len(text) > MAX_TOKEN_LENGTH:
         return None
     try:
         return verify(text)
     except (BadSignature, KeyError, ValueError, TypeError, OverflowError):
-        # Not only forged tokens raise: another version of the sidecar may sign other fields.
+        # A token of another version of the sidecar may have other fields, and raises too.
         return None
 
 
@@ -149,7 +154,7 @@ def _ticket_fields(ticket: Ticket) -> tuple[str, str | int, *tuple[str | int, ..
 
 
 def _parse(value: str, signed_ms: int) -> Token:
-    """Return the token for the signed fields, joined by ~. Raises ValueError or TypeError."""
+    """Parse the verified fields of a token, joined by ~. Raises ValueError or TypeError."""
     kind, visitor, *numbers = value.split(_SEPARATOR)
     if kind == _KIND_OUTSIDE:
         return Outside(int(visitor), signed_ms, *numbers)  # TypeError if there are more fields

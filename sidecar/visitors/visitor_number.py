@@ -1,24 +1,27 @@
-"""A visitor's number: a short form of the id, to read out on the telephone."""
+"""Converts visitor ids to visitor numbers, a short form that people can read out on the
+telephone."""
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 #: The digits of Crockford's base32, which has no I, L, O and U.
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-#: The pattern of a number as people write it: in any case, hyphen optional, I, L, O for 1, 1, 0.
+#: A regular expression for a number as people may write it: in lower or upper case, with or without
+#: the hyphen, with I or L for 1, and with O for 0.
 NUMBER = "[0-9A-TV-Za-tv-z]{4}-?[0-9A-TV-Za-tv-z]{4}"
 _LOOK_ALIKES = str.maketrans("ILO", "110", "-")
 
 
 def visitor_number(visitor: str) -> str:
-    """Return the first 40 bits of the id, such as 7K2Q-9XDM (the same as in static/waiting.js)."""
+    """Return the number of a visitor, such as 7K2Q-9XDM: the first 40 bits of the id. The same code
+    is in static/waiting.js."""
     bits = int.from_bytes(urlsafe_b64decode(visitor[:8])[:5])
     digits = "".join(_DIGITS[bits >> shift & 31] for shift in range(35, -5, -5))
     return f"{digits[:4]}-{digits[4:]}"
 
 
 def read_number(text: str) -> str | None:
-    """Return a number in the form of `visitor_number`. None if the string is not a number."""
+    """Return a number that somebody wrote, in the form of `visitor_number`. None if it is none."""
     if not re.fullmatch(NUMBER, text):
         return None
     digits = text.upper().translate(_LOOK_ALIKES)
@@ -26,7 +29,7 @@ def read_number(text: str) -> str | None:
 
 
 def get_id_prefix(number: str) -> str:
-    """Return the first 6 characters of all ids with a number. They hold 36 of its 40 bits."""
+    """Return the first 6 characters of every id that has this number: 36 of its 40 bits."""
     bits = 0
     for digit in number.replace("-", ""):
         bits = bits << 5 | _DIGITS.index(digit)

@@ -249,7 +249,7 @@ async def test_a_search(service):
 async def test_one_search_looks_at_so_many(service, monkeypatch):
     """A search looks at a bounded number of resources, and `next` says where to go on."""
     monkeypatch.setattr(store, "SEARCH_LIMIT", 2)
-    monkeypatch.setattr(store, "SEARCHES", 2)
+    monkeypatch.setattr(store, "MAX_SEARCH_CALLS", 2)
     site = await service(lease={"term": "1m"})
     for number in range(10, 17):
         await take(site, f"h{number}", at=f"/leases/{{name}}/{number}")

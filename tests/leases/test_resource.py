@@ -278,7 +278,7 @@ async def test_a_newcomer_to_an_emptied_store_takes_nothing_by_asking(seats):
     """A newcomer's poll takes no place while Redis recovers."""
     site = await seats()
     first = cookie_of(await site.check())
-    site.template.store.note_existence(1)  # so that all replicas think it was emptied
+    site.template.store.record_existence(1)  # so that all replicas think it was emptied
     await site.ask("status", first, seat="2")
     assert [resource.name for resource in await site.template.store.list()] == ["1"]
 

@@ -545,7 +545,7 @@ async def test_a_recovery_is_not_begun_again(redis, make, turn):
     assert (await store.ask("B", "two")).outcome is WAITING
     turn.forward(600)
     later = make(term=86_400)
-    later.note_existence(known)
+    later.record_existence(known)
     assert (await later.ask("C", "three")).outcome is GRANTED
 
 
@@ -574,7 +574,7 @@ async def test_nobody_is_silent_while_nobody_could_ask(make, turn):
 async def test_a_replica_may_be_told_that_the_template_was_there(make, turn):
     """A signed cookie from before shows that Redis was emptied."""
     store = make()
-    store.note_existence(turn.now_ms - 1)
+    store.record_existence(turn.now_ms - 1)
     assert (await store.ask("A", "one")).is_recovering
 
 
