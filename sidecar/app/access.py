@@ -1,5 +1,7 @@
-"""Authorises the requests of operators (/admin/) and programs (/v1/) by a token or a session of the
-dashboard, and finds the owner of jobs and leases."""
+"""Authorises requests of operators (/admin/) and programs (/v1/) by a token or a dashboard session.
+
+Also finds the owner of a request: the token to which its jobs and leases belong.
+"""
 
 import hmac
 
@@ -18,9 +20,9 @@ from sidecar.http.auth.throttle import Throttle
 from sidecar.http.endpoint import ADMINS, Access
 from sidecar.http.problems import problem
 
-#: The access rules of endpoints by method and path. Endpoints without a rule are for admins.
+#: Who may access each endpoint, by method and path. Endpoints not listed are for admins only.
 RIGHTS: dict[tuple[str, str], Access] = {
-    (each.method, each.canonical): each.access for each in (*OPS, *JOBS) if not each.access.is_open
+    (rule.method, rule.canonical): rule.access for rule in (*OPS, *JOBS) if not rule.access.is_open
 }
 #: The path of the endpoint that reports that jobs are off. Every token has access to it.
 NO_JOBS = "/v1/{_}"
@@ -31,7 +33,7 @@ log = structlog.get_logger()
 @web.middleware
 async def authorise(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Refuse a request without the needed rights. /admin/ needs the admin token or an operator's
-    session; /v1/ needs the token of a program, or one of these."""
+    session; /v1/ needs one of these or a program's token."""
     if request.path.startswith("/admin/"):
         return await _authorise_operator(request, handler)
     if request.path.startswith("/v1/"):
@@ -63,7 +65,7 @@ async def _authorise_program(request: web.Request, handler: Handler) -> web.Stre
         refused = _check_session(request)
         return await handler(request) if refused is None else refused
     guesses = request.app[OPERATORS].guesses_of_programs
-    owner = find_owner(request, is_refused=guesses.refused_s(request.remote) > 0)
+    owner = find_owner(request, skip_admin=guesses.refused_s(request.remote) > 0)
     if owner is None:
         return _refuse_token(request, guesses)
     refused = _check_scope(owner, request)
@@ -78,7 +80,7 @@ def _check_scope(owner: Owner, request: web.Request) -> web.Response | None:
     if not access.scopes:
         detail = "Programs may not change this: send the admin_token."
         return problem(kinds.OPERATORS_ONLY, detail=detail)
-    one_of, has = (" or ".join(sorted(each)) for each in (access.scopes, owner.scopes))
+    one_of, has = (" or ".join(sorted(scopes)) for scopes in (access.scopes, owner.scopes))
     detail = f"This needs the scope {one_of}; the token {owner.name} has {has} (scopes)."
     return problem(kinds.SCOPE_MISSING, detail=detail)
 
@@ -92,31 +94,32 @@ def find_access(request: web.Request) -> Access | None:
     return RIGHTS.get((method, resource.canonical), ADMINS)
 
 
-def find_owner(request: web.Request, *, is_refused: bool = False) -> Owner | None:
-    """Return the owner of a request's token or, without a token, of its session. Return None if the
-    token or session is not valid. `is_refused`: ignore the admin token, because the address has
-    sent too many wrong tokens. A program with an old token must not block other programs."""
+def find_owner(request: web.Request, *, skip_admin: bool = False) -> Owner | None:
+    """Return the owner of a request's token or, without a token, of its session. Return None if it
+    is not valid. `skip_admin`: do not accept the admin token, because the client's IP address has
+    sent too many wrong tokens. Programs' tokens are still accepted, because one program with an old
+    token must not block the others at its address."""
     if "Authorization" in request.headers:
         return _find_token_owner(
-            request, _list_tokens(request.app[SETTINGS], is_refused=is_refused)
+            request, _list_tokens(request.app[SETTINGS], skip_admin=skip_admin)
         )
     return OPERATOR if find_operator(request) is not None else None
 
 
-def _list_tokens(settings: SiteSettings, *, is_refused: bool = False) -> list[tuple[str, Owner]]:
-    """List all tokens with their owners. The first of two equal tokens counts."""
+def _list_tokens(settings: SiteSettings, *, skip_admin: bool = False) -> list[tuple[str, Owner]]:
+    """List all tokens with their owners. If two tokens are equal, the first one decides."""
     named = {OWNERS[0]: settings.service_token, **settings.tokens}
     programs = [
         (token, Owner(name, settings.scopes.get(name, SCOPES))) for name, token in named.items()
     ]
-    operators = [] if is_refused else [(settings.admin_token, OPERATOR)]
+    operators = [] if skip_admin else [(settings.admin_token, OPERATOR)]
     return [(token, owner) for token, owner in operators + programs if token]
 
 
 def _find_token_owner(request: web.Request, tokens: list[tuple[str, Owner]]) -> Owner | None:
     scheme, _, bearer = request.headers["Authorization"].partition(" ")
     sent = bearer.strip().encode(errors="surrogateescape")
-    # Compare all tokens, so that the duration does not reveal which one is similar.
+    # Compare all tokens in constant time, so that the duration reveals nothing about them.
     matches = [
         hmac.compare_digest(sent, token.encode(errors="surrogateescape"))
         for token, _owner in tokens
@@ -145,7 +148,7 @@ def _refuse_token(request: web.Request, guesses: Throttle) -> web.Response:
     refused_s = 0
     if request.headers.get("Authorization"):
         refused_s = guesses.refused_s(request.remote)
-        if not refused_s:  # More lines would flood the log.
+        if not refused_s:  # Later refusals are not logged, because they would flood the log.
             log.warning("token_refused", remote=request.remote, path=request.path)
         guesses.count_wrong(request.remote)
     return _create_token_problem(request, refused_s)

@@ -1,4 +1,4 @@
-"""The declared endpoints of all products, by listener."""
+"""The declared endpoints of all features (rooms, leases, limits, jobs, …), by listener."""
 
 from sidecar.app.health import ENDPOINTS as _READY
 from sidecar.dashboard.operators import ENDPOINTS as _OPERATORS

@@ -1,4 +1,4 @@
-"""The readiness of a replica."""
+"""The endpoint that reports whether a replica is ready, and the response if jobs are off."""
 
 from typing import Annotated, Literal
 
@@ -19,12 +19,12 @@ from sidecar.rooms.service import ROOMS
 
 class Ready(Reply):
     status: Literal["ready"]
-    """Always ready."""
+    """Always `ready`: a replica that is not ready responds with a 503."""
     store: Literal["memory", "redis"]
-    """`memory`: the store is the memory of this replica."""
+    """Where the state is stored. `memory`: only in the memory of this replica."""
     eviction: Annotated[str | None, optional] = None
     """Redis' `maxmemory-policy`. With any other than `noeviction` visitors may lose their places.
-    `unseen`: `INFO` is not allowed. Absent until the replica has read it."""
+    `unseen`: Redis does not allow `INFO`. Absent until the replica has read the policy."""
 
 
 ENDPOINTS = Endpoints("operations")
@@ -62,6 +62,7 @@ async def is_ready(request: web.Request) -> web.Response:
 
 
 async def refuse_jobs(_request: web.Request) -> web.Response:
+    """Respond to requests for jobs and targets if there are no targets."""
     return problem(
         404, "Jobs are off", detail="There are no targets: write [targets.NAME] in the settings."
     )

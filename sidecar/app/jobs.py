@@ -1,4 +1,4 @@
-"""Starts and stops the services of jobs, in a replica and in a worker (`waitroom run-jobs`)."""
+"""Starts and stops the services of jobs in a replica, and runs a worker (`waitroom run-jobs`)."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,8 @@ from sidecar.visitors.grants import Grants
 
 #: The pause between attempts to reach the database, in seconds.
 RETRY_S = 1.0
-#: The seconds that the start waits for the database. Rooms do not need the database.
+#: How long a start waits for the database, in seconds. Then it continues without the database,
+#: because rooms do not need it.
 START_S = 5.0
 
 log = structlog.get_logger()
@@ -56,11 +57,11 @@ class JobServices:
 async def open_job_services(
     settings: Settings, redis: Store, metrics: Metrics
 ) -> AsyncIterator[JobServices]:
-    """Run the services of jobs within the block. While the database is unavailable, requests get
-    errors. Raises InputError if the database's URL is invalid."""
+    """Run the services of jobs within the `async with` block. While the database is unavailable,
+    requests about jobs get errors. Raises InputError if the database's URL is invalid."""
     timeout_s = settings.store_timeout
 
-    def make(name: str, target: TargetSettings) -> Target:
+    def make_target(name: str, target: TargetSettings) -> Target:
         clock = StoreClock()
         store = TargetStore(
             redis, name, clock=clock, observer=metrics.observer, timeout_s=timeout_s
@@ -71,7 +72,8 @@ async def open_job_services(
 
     wake_ups = WakeUps(redis, timeout_s=timeout_s)
     store = JobStore(open_database(settings.jobs_database, setting="jobs"))
-    jobs = Jobs(TargetRegistry(settings.targets, store, make, wake_ups.announce), store, metrics)
+    targets = TargetRegistry(settings.targets, store, make_target, wake_ups.announce)
+    jobs = Jobs(targets, store, metrics)
     lease = partial(LeaderLease, redis, owner=secrets.token_urlsafe(9), timeout_s=timeout_s)
     reconciler = Reconciler(jobs, wake_ups, lease)
 
@@ -92,21 +94,24 @@ async def open_job_services(
 
 
 async def _wait_for_database(store: JobStore) -> None:
-    logged = ""
+    last_error = ""
     while True:
         try:
             return await store.check()
         except DatabaseError as error:
-            if str(error) != logged:
-                logged = str(error)
-                log.error("jobs_database_away", error=logged, hint="jobs wait until it answers")
+            if str(error) != last_error:
+                last_error = str(error)
+                log.error("jobs_database_away", error=last_error, hint="jobs wait until it answers")
             await asyncio.sleep(RETRY_S)
 
 
 async def run_jobs(settings: Settings, *, max_calls: int, grace_s: float, listen: str = "") -> None:
-    """Make the calls of all targets until SIGTERM or SIGINT, at most `max_calls` at a time per
-    target. Then wait up to `grace_s` for calls in progress. `listen`: the HOST:PORT of health and
-    metrics, or "" to disable them. Raises InputError."""
+    """Run a worker, which makes the HTTP calls of jobs, until SIGTERM or SIGINT. Then wait up to
+    `grace_s` for calls in progress. Raises InputError if the settings do not allow a worker.
+
+    `max_calls`: the most calls at a time to one target. `listen`: the HOST:PORT for health and
+    metrics, or "" to disable them.
+    """
     if not settings.jobs_database:
         raise InputError(["targets: there is none, such as [targets.images] with a url"])
     if settings.store.startswith("memory://"):
@@ -133,7 +138,7 @@ async def run_jobs(settings: Settings, *, max_calls: int, grace_s: float, listen
         if listen:
             await _serve_health(stack, metrics, listen)
         pool = WorkerPool(services.jobs, services.wake_ups, egress, max_calls=max_calls)
-        # Exclude all objects from garbage collection, as in a replica.
+        # Exclude all objects from garbage collection, which would pause the worker.
         gc.collect()
         gc.freeze()
         log.info("running_jobs", targets=sorted(settings.targets), at_a_time=max_calls)

@@ -10,7 +10,8 @@ from structlog.typing import Processor
 
 
 def start_logging(level: str, log_format: str) -> None:
-    """Configure the log by log_level and log_format. Libraries log only warnings and errors."""
+    """Configure the log as the settings log_level and log_format say. Omit messages of libraries
+    below the level of a warning."""
     shared: list[Processor] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),

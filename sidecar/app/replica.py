@@ -1,4 +1,4 @@
-"""Starts the parts of a replica in order, and stops them in reverse order."""
+"""Runs a replica: starts its services, background workers and listeners, and later stops them."""
 
 import asyncio
 import contextlib
@@ -68,11 +68,11 @@ if TYPE_CHECKING:  # SQL is an extra
     from sidecar.app.jobs import JobServices
     from sidecar.history.store.stays import History
 
-#: The largest number of connections of a listener that wait to be accepted.
+#: The most connections that may wait to be accepted by a listener.
 BACKLOG = 4096
 #: The longest request line or header, in bytes. nginx passes URLs of up to 32 KB in a header.
 MAX_FIELD_BYTES = 65_536
-#: The metrics that a replica exports at /metrics.
+#: The metrics of each feature that a replica exports at /metrics.
 PRODUCT_METRICS = (
     RoomMetrics,
     GateMetrics,
@@ -82,7 +82,7 @@ PRODUCT_METRICS = (
     HistoryMetrics,
     WebhookMetrics,
 )
-#: The seconds that requests in progress get when a replica stops.
+#: How long a stopping replica waits for requests in progress, in seconds.
 DRAIN_S = 5.0
 
 log = structlog.get_logger()
@@ -108,11 +108,11 @@ async def serve(settings: Settings) -> None:
             targets=sorted(settings.targets),
             store=remove_secrets(settings.store),
         )
-        # Exclude all objects from garbage collection, which would take 20 ms each time.
+        # Exclude the objects created so far from garbage collection, which would pause for 20 ms.
         gc.collect()
         gc.freeze()
         await stop.wait()
-        # Report first that the replica is not ready, so that load balancers send nothing more.
+        # First report on /readyz that the replica is not ready, so that load balancers avoid it.
         stopping.append(True)
         tell_stopping()
         log.info("stopping")
@@ -121,8 +121,8 @@ async def serve(settings: Settings) -> None:
 
 @contextlib.asynccontextmanager
 async def run_replica(settings: Settings, stopping: list[bool]) -> AsyncIterator[WaitingRooms]:
-    """Run a replica within the block, and yield its rooms. `stopping` tells the ops listener that
-    the replica stops."""
+    """Run a replica within the `async with` block, and yield its rooms. Add an item to the empty
+    list `stopping` to make /readyz report that the replica is stopping."""
     metrics, timeout_s = Metrics(*PRODUCT_METRICS), settings.store_timeout
     redis = connect(settings.store, timeout_s=timeout_s)
     leases, limits = make_leases(settings, redis, metrics), make_limits(settings, redis, metrics)
@@ -144,15 +144,17 @@ async def run_replica(settings: Settings, stopping: list[bool]) -> AsyncIterator
             "lease sweeper": partial(sweep_leases_forever, leases),
         }
         if not settings.is_in_memory:
-            policy = redis, metrics.set_eviction
-            workers["eviction"] = partial(watch_eviction, *policy, timeout_s=timeout_s)
+            workers["eviction"] = partial(
+                watch_eviction, redis, metrics.set_eviction, timeout_s=timeout_s
+            )
         if operators.is_on:
             workers["sessions"] = partial(share_forever, operators.share)
         if history is not None:
-            stream = partial(
-                EventStream, redis, owner=secrets.token_urlsafe(9), timeout_s=timeout_s
-            )
-            streams = {name: stream(name) for name in settings.rooms}
+            owner = secrets.token_urlsafe(9)
+            streams = {
+                name: EventStream(redis, name, owner=owner, timeout_s=timeout_s)
+                for name in settings.rooms
+            }
             stack.push_async_callback(history.close)
             workers["recorder"] = partial(
                 record_forever, rooms, streams, history, metrics, backlog=settings.history_backlog
@@ -160,10 +162,10 @@ async def run_replica(settings: Settings, stopping: list[bool]) -> AsyncIterator
             workers["archivist"] = partial(tidy_forever, rooms, history, settings, metrics)
         webhooks = make_webhooks(settings, redis, metrics)
         if settings.webhooks:
-            detected = rooms, webhooks, metrics, redis
+            detector_args = rooms, webhooks, metrics, redis
             workers |= {
-                "room notifier": lambda: RoomDetector(*detected, timeout_s=timeout_s).run(),
-                "call notifier": lambda: CallDetector(*detected, timeout_s=timeout_s).run(),
+                "room notifier": lambda: RoomDetector(*detector_args, timeout_s=timeout_s).run(),
+                "call notifier": lambda: CallDetector(*detector_args, timeout_s=timeout_s).run(),
                 "webhook sender": partial(
                     send_forever, rooms, webhooks, redis, timeout_s=timeout_s
                 ),
@@ -208,7 +210,7 @@ async def _open_jobs(
     rooms: WaitingRooms,
     stack: contextlib.AsyncExitStack,
 ) -> "JobServices | None":
-    """Open the services of jobs within `stack`. Return None if jobs have no database."""
+    """Open the services of jobs, which `stack` closes. Return None if jobs have no database."""
     if not settings.jobs_database:
         return None
     require("sql", setting="jobs")
@@ -241,8 +243,9 @@ def make_rooms(settings: Settings, redis: Store, metrics: Metrics) -> WaitingRoo
     events_kept = settings.history_backlog if settings.history else EVENTS_KEPT
     call_hooks = [hook for hook in settings.webhooks.values() if hook.has_calls]
 
-    def make(name: str, room: RoomSettings) -> WaitingRoom:
-        clock = StoreClock()  # Each room has a clock, because a cluster has several servers.
+    def make_room(name: str, room: RoomSettings) -> WaitingRoom:
+        # Each room has a clock, because the rooms of a Redis Cluster are on several servers.
+        clock = StoreClock()
         store = RoomStore(
             redis,
             name,
@@ -269,11 +272,11 @@ def make_rooms(settings: Settings, redis: Store, metrics: Metrics) -> WaitingRoo
             ),
         )
 
-    return WaitingRooms(make(name, room) for name, room in settings.rooms.items())
+    return WaitingRooms(make_room(name, room) for name, room in settings.rooms.items())
 
 
 def make_leases(settings: Settings, redis: Store, metrics: Metrics) -> Leases:
-    def make(name: str, lease: LeaseSettings) -> TemplateLeases:
+    def make_template(name: str, lease: LeaseSettings) -> TemplateLeases:
         clock = StoreClock()
         store = LeaseStore(
             redis,
@@ -285,17 +288,17 @@ def make_leases(settings: Settings, redis: Store, metrics: Metrics) -> Leases:
         )
         return TemplateLeases(name, lease, store, clock, metrics.of(LeaseMetrics))
 
-    return Leases(make(name, lease) for name, lease in settings.leases.items())
+    return Leases(make_template(name, lease) for name, lease in settings.leases.items())
 
 
 def make_limits(settings: Settings, redis: Store, metrics: Metrics) -> Limits:
-    def make(name: str, limit: LimitSettings) -> Limit:
+    def make_limit(name: str, limit: LimitSettings) -> Limit:
         store = LimitStore(
             redis, name, settings=limit, observer=metrics.observer, timeout_s=settings.store_timeout
         )
         return Limit(name, limit, store, metrics.of(LimitMetrics))
 
-    return Limits(make(name, limit) for name, limit in settings.limits.items())
+    return Limits(make_limit(name, limit) for name, limit in settings.limits.items())
 
 
 def make_webhooks(settings: Settings, redis: Store, metrics: Metrics) -> Webhooks:
@@ -314,12 +317,12 @@ async def _open_listeners(
     stack: contextlib.AsyncExitStack,
     *listeners: tuple[web.Application, type[web.AppRunner], str],
 ) -> None:
-    """Open the listeners in order, and close them in the same order at the end of `stack`.
+    """Open the listeners in order. `stack` closes them in the same order.
 
-    The ops listener, which answers /readyz, is the last: the edge listener is open before.
+    The ops listener must be the last, so that /readyz responds only if the edge listener is open.
     """
     runners = [
-        kind(
+        runner_class(
             app,
             access_log=None,
             shutdown_timeout=DRAIN_S,
@@ -327,7 +330,7 @@ async def _open_listeners(
             max_field_size=MAX_FIELD_BYTES,
             max_headers=256,
         )
-        for app, kind, _ in listeners
+        for app, runner_class, _ in listeners
     ]
     for runner in reversed(runners):
         await runner.setup()
@@ -342,7 +345,7 @@ async def _listen(runner: web.AppRunner, address: str) -> None:
             path = Path(address.removeprefix("unix:"))
             _remove_socket(path)
             await web.UnixSite(runner, str(path), backlog=BACKLOG).start()
-            # Clients are trusted, so only this user and its group, which nginx is in, may connect.
+            # The replica trusts its clients, so only this user and its group (nginx) may connect.
             os.chmod(path, stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IWGRP)  # noqa: PTH101
         else:
             host, _, port = address.rpartition(":")
@@ -352,12 +355,12 @@ async def _listen(runner: web.AppRunner, address: str) -> None:
 
 
 def _remove_socket(path: Path) -> None:
-    """Remove the socket file that a killed replica has left behind."""
+    """Remove the socket file that a killed replica may have left behind."""
     if path.is_socket():
         path.unlink()
 
 
 def remove_secrets(store: str) -> str:
-    """Remove user, password and options from the store's URL, for the log."""
+    """Remove user, password and options from the URL of Redis, for the log."""
     scheme, _, location = store.partition("?")[0].partition("://")
     return f"{scheme}://{location.rpartition('@')[2]}"

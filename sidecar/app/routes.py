@@ -1,6 +1,7 @@
-"""The applications of the two listeners, with all of their routes.
+"""Creates the aiohttp applications of a replica's two listeners, with all of their routes.
 
-The edge listener is for nginx, and through it for visitors. The ops listener is private.
+The edge listener is for nginx and, through nginx, for visitors. The ops listener is private: it
+serves health, metrics, administration and the API for programs.
 """
 
 from dataclasses import dataclass, field
@@ -55,15 +56,16 @@ from sidecar.webhooks.service import WEBHOOKS, Webhooks
 if TYPE_CHECKING:  # SQL is an extra
     from sidecar.history.store.stays import History
 
-#: The largest request body at the edge listener, in bytes. It is a form with one URL.
+#: The largest request body at the edge listener, in bytes: a form with one URL.
 MAX_BODY_BYTES = 65_536
-#: The largest request body at the ops listener, in bytes. It is a list of calls.
+#: The largest request body at the ops listener, in bytes: a list of calls to be rate-limited.
 MAX_OPS_BODY_BYTES = 262_144
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """The services of the products, for both listeners. A product without settings has none."""
+    """The services of all features, for both listeners. A feature that is not configured has an
+    empty service or None."""
 
     rooms: WaitingRooms
     metrics: Metrics
@@ -77,14 +79,14 @@ class Services:
     templates: Templates = field(default_factory=lambda: Templates(Path("templates")))
 
 
-#: The edge listener's routes, except the paths of each room and the static files.
+#: The edge listener's routes, except those added for each room and for static files.
 EDGE = (
     *(endpoint.route() for endpoint in (*endpoints.PROXY, *endpoints.VISITOR)),
-    # After the room, the address has the path that the visitor has requested.
+    # In this URL, the path that the visitor has requested follows the room's name.
     web.route("*", r"/gate/{room}{visitor_path:/.*}", gate.gate),
     web.get("/_waitroom/{room}/", waiting.show_page),
 )
-#: The endpoints of the fast path (http/fast_path.py).
+#: Handlers of frequent requests, which bypass aiohttp's router (http/fast_path.py).
 FAST_EDGE: dict[tuple[str, str], Handler] = {
     ("GET", "/check"): check.check,
     ("GET", "/check-limit"): check_limit.check_limit,
@@ -100,8 +102,8 @@ def create_edge_app(
     memory: str = "",
     stamps: Stamps | None = None,
 ) -> web.Application:
-    """Create the application of the edge listener. `memory`: a random name of the store in this
-    process's memory, or "" for a store that replicas share."""
+    """Create the application of the edge listener. `memory`: a random name for the store if it is
+    this process's memory, or "" if it is a Redis that replicas share."""
     app = web.Application(middlewares=[problems], client_max_size=MAX_BODY_BYTES)
     _add_services(app, services)
     app[GATES] = Gates(services.rooms, services.resources)
@@ -115,12 +117,12 @@ def create_edge_app(
     app.cleanup_ctx.append(check_permit.finish_writes)
     app[draw.DRAW_PAGE] = draw.load_page(static)
     fast = dict(FAST_EDGE)
-    # aiohttp finds a path without a pattern faster, and these requests are the most frequent ones.
+    # The most frequent requests get routes without a pattern, because aiohttp finds them faster.
     for room in services.rooms:
-        at = f"/_waitroom/{room.name}"
+        path = f"/_waitroom/{room.name}"
         status, join = partial(waiting.get_status, room=room), partial(waiting.join, room=room)
-        app.add_routes([web.get(f"{at}/status", status), web.post(f"{at}/join", join)])
-        fast |= {("GET", f"{at}/status"): status, ("POST", f"{at}/join"): join}
+        app.add_routes([web.get(f"{path}/status", status), web.post(f"{path}/join", join)])
+        fast |= {("GET", f"{path}/status"): status, ("POST", f"{path}/join"): join}
     app[FAST] = fast
     app.add_routes([*EDGE, web.static("/_waitroom/static", static)])
     return app
@@ -132,7 +134,7 @@ def create_ops_app(
     stopping: list[bool],
     operators: Operators | None = None,
 ) -> web.Application:
-    """Create the application of the ops listener. `stopping` has an item once the replica stops."""
+    """Create the application of the ops listener. `stopping` is empty until the replica stops."""
     app = web.Application(middlewares=[problems, authorise], client_max_size=MAX_OPS_BODY_BYTES)
     _add_services(app, services)
     app[LEASES] = services.leases

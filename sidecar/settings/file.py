@@ -1,9 +1,9 @@
-"""Finds the settings file."""
+"""Finds the settings file, which may be named by an option or be in a default place."""
 
 from pathlib import Path
 
 DEFAULT_FILE = "waitroom.toml"
-#: The file that `waitroom init` writes, read if the working directory has none.
+#: The file that `waitroom init` writes. It is read if there is none in the working directory.
 SYSTEM_FILE = Path("/etc/waitroom") / DEFAULT_FILE
 
 
@@ -15,7 +15,8 @@ def find_file(path: str | None) -> Path | None:
 
 
 def _may_exist(file: Path) -> bool:
-    """Return True if a file exists or its folder cannot be read, which is reported later."""
+    """Return True if the file exists, or if its folder cannot be read. In that case, the attempt to
+    read the file reports the error."""
     try:
         return file.exists()
     except PermissionError:

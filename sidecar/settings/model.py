@@ -1,4 +1,5 @@
-"""The model of all settings. Each product defines the model of its own section."""
+"""The model of all settings. The models of rooms, leases, limits, targets and webhooks are in the
+packages of those names (targets: jobs)."""
 
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -48,7 +49,7 @@ MIN_ADMIN_TOKEN_LENGTH = 16
 
 
 def _check_name(value: str) -> str:
-    """Check a name, which is used in environment variables, in the log and in Redis keys."""
+    """Check that a name can be used in environment variables, in the log and in Redis keys."""
     if not is_plain_name(value):
         raise ValueError("a name has lower-case letters, digits, - and _, 48 at most")
     return value
@@ -79,19 +80,19 @@ class Settings(HistorySection):
     """Accepts the demo's secret, which everybody knows, and short tokens. Never set it on a real
     site."""
     store: Store = Field(default=MEMORY, repr=False)
-    """The address of Redis, which keeps queues, sessions, leases and limits. All replicas need the
-    same one. `memory://` keeps all of it in the memory of one process, for trying only: it is gone
+    """The URL of Redis, which stores queues, sessions, leases and limits. All replicas need the
+    same one. `memory://` stores all of it in the memory of one process, for trials only: it is lost
     when the process stops, and a second replica has queues and caps of its own."""
     secret_keys: Annotated[list[str], BeforeValidator(split_list)] = Field(
         default=[], validate_default=True, repr=False
     )
-    """The keys that sign cookies, oldest first. All of them verify, the last one signs. A key has
-    32 characters or more, without commas and spaces: `openssl rand -hex 32` makes one. In a
-    variable, commas separate them; in a file, commas or lines."""
+    """The keys that sign cookies, oldest first. The last one signs; all are accepted when a cookie
+    is verified. A key has 32 characters or more, without commas and spaces: `openssl rand -hex 32`
+    creates one. In a variable, commas separate keys; in a file, commas or line breaks."""
     grant_keys: Annotated[list[str], BeforeValidator(split_list)] = Field(default=[], repr=False)
-    """The keys that sign grants, written like `secret_keys`. Empty: `secret_keys` sign them. Set
-    this if a server of yours makes grants, because it must not have `secret_keys`: they also sign
-    passes."""
+    """The keys that sign grants, written like `secret_keys`. Empty: `secret_keys` sign grants. Set
+    this if your own server creates grants, because it must not have `secret_keys`, which also sign
+    visitors' cookies."""
     admin_token: str = Field(default="", repr=False)
     """The token for `/admin/`, the dashboard and the commands for operators. 16 characters or more.
     Empty: administration is off, unless there are `operators`."""
@@ -99,68 +100,74 @@ class Settings(HistorySection):
     """One table for each operator who logs in to the dashboard under their own name:
     `[operators.NAME]`. A name may be an email address, in quotes."""
     operator_header: Header = ""
-    """A header in which a proxy in front of the dashboard says whom it has signed in, such as
-    `Remote-User` (Authelia) or `X-Forwarded-User` (oauth2-proxy). Empty: no header is read. The
-    proxy must replace the header if a client sends it."""
+    """A header in which a proxy in front of the dashboard names the operator that it has signed in,
+    such as `Remote-User` (Authelia) or `X-Forwarded-User` (oauth2-proxy). Empty: no header is read.
+    The proxy must replace the header if a client sends it."""
     operator_header_from: Sources = Field(default=[], validate_default=True)
-    """The sources from which that header is trusted: addresses and networks of the proxy, and
-    `unix` for a unix socket. Any client there can act as any operator."""
+    """The sources from which `operator_header` is trusted: IP addresses and networks of the proxy,
+    and `unix` for a unix socket. Any client there can act as any operator."""
     operator_header_role: Role | None = None
-    """The role of names in that header which are not in `operators`. None: they are refused."""
+    """The role of anybody whom `operator_header` names and `operators` does not. None: such
+    requests are refused."""
     service_token: str = Field(default="", repr=False)
     """The token with which your programs use the service API, `/v1/`. 16 characters or more.
     `admin_token` and `tokens` are accepted too. If all three are empty, the API is off."""
     tokens: dict[Name, str] = Field(default={}, repr=False)
-    """More tokens for the service API, each under a name. A job belongs to the token that
-    submitted it, a lease to the token that took it. A name has lower-case letters, digits, `-` and
+    """Further tokens for the service API, by name. A job belongs to the token that submitted it, a
+    lease to the token that acquired it. A name has lower-case letters, digits, `-` and
     `_`, 48 at most, and is not `service` or `operator`. A token has 16 characters or more."""
     scopes: dict[str, Annotated[frozenset[Scope], BeforeValidator(split_list)]] = Field(default={})
-    """The scopes of tokens: a list of `jobs`, `leases`, `limits` and `read` for a token's name.
-    `service` is the `service_token`. A token without a line has all four scopes."""
+    """The scopes of each token, by the token's name: a list of `jobs`, `leases`, `limits` and
+    `read`. `service` is the name of `service_token`. A token that is not listed has all four
+    scopes."""
     edge_listen: Listen = "127.0.0.1:8400"
-    """The address at which nginx reaches the replica. Let nothing else reach it: its clients can
-    claim any visitor's address."""
+    """The address at which nginx reaches the replica. Let nothing else reach it, because its
+    clients can claim any visitor's IP address."""
     ops_listen: Listen = DEFAULT_OPS_LISTEN
     """The address of health, metrics, administration and the service API. Keep it private."""
     done_listen: Annotated[str, AfterValidator(_check_optional_listen)] = ""
-    """The address to which nginx logs, by UDP or through a unix socket, that a call with a permit
-    is over. The replica ends only calls whose permit it receives here. Empty: off."""
+    """The address to which nginx reports, by UDP or through a unix socket, the permit of each call
+    that is over. The replica then counts that call as over. Empty: off."""
     static_dir: Path | None = None
-    """The folder with the waiting page's files. None: those of the package. nginx has a setting of
-    its own for it, in `settings.conf`."""
+    """The folder with the waiting page's files. None: the folder in the installed package. The
+    folder from which nginx serves them is set in its `settings.conf`."""
     template_dir: Path = Path("templates")
-    """The folder with the templates of rooms. A relative path begins at the settings file."""
+    """The folder with the templates of rooms. A relative path starts at the settings file's
+    folder."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least important messages that are still logged. The log goes to standard error."""
+    """The minimum level of messages in the log, which is written to standard error."""
     log_format: Literal["json", "console"] = "json"
-    """`json`: one JSON object a line, also for records of libraries. `console`: coloured text."""
+    """`json`: one JSON object per line, including messages of libraries. `console`: coloured
+    text."""
     store_timeout: Seconds = Field(default=0.5, gt=0, le=30)
-    """How long a call to Redis may take. A visitor waits for it, and nginx waits for three seconds
-    at most."""
+    """How long a call to Redis may take. Visitors' requests wait for it, and nginx waits for a
+    response for three seconds at most."""
     shutdown_delay: Seconds = Field(default=0.0, ge=0, le=300)
-    """How long a replica reports on `/readyz` that it stops before it closes its listeners. Set it
-    to the time that your load balancer takes to notice."""
+    """How long a stopping replica reports on `/readyz` that it is not ready, before it closes its
+    listeners. Set it to the time that your load balancer takes to notice."""
     event_streams: Count = Field(default=0, ge=0, le=100_000)
-    """How many streams of server-sent events one replica serves at a time. Each is a connection.
+    """The most streams of server-sent events, each a connection, that one replica serves at a time.
     0: none, and browsers poll."""
     jobs: Database = Field(default="", repr=False)
     """The database of jobs, their results, and targets that were changed at run time. All replicas
     and workers need the same one; SQLite is for those on one machine. Empty: with targets, the
     file `waitroom-jobs.db` in the working directory; without targets, there are no jobs."""
     leases: dict[RoomName, LeaseSettings] = Field(default={})
-    """One table for each kind of resource that can be leased: `[leases.NAME]`. Named like rooms,
-    and not like one of yours."""
+    """One table for each kind of resource that can be leased: `[leases.NAME]`. The rules for names
+    are those for rooms, and no room may have the same name."""
     limits: dict[Name, LimitSettings] = Field(default={})
     """One table for each rate limit: `[limits.NAME]`. A name has lower-case letters, digits, `-`
     and `_`, 48 at most."""
     targets: Annotated[dict[Name, TargetSettings], HoldsSecrets] = Field(default={})
-    """One table for each target that jobs may call: `[targets.NAME]`. Named like limits."""
+    """One table for each target, an API that jobs may call: `[targets.NAME]`. The rules for names
+    are those for limits."""
     rooms: dict[RoomName, RoomSettings] = Field(default={}, validate_default=True)
-    """One table for each room: `[rooms.NAME]`. Needed, unless you have a lease, a limit or a
-    target. nginx names the room in `$waitroom_room`. A name has lower-case letters, digits, `-`
-    and `_`, 48 at most, and is not `internal`, `static` or `now`."""
+    """One table for each room: `[rooms.NAME]`. At least one is needed, unless you have a lease, a
+    limit or a target. nginx names the room in `$waitroom_room`. A name has lower-case letters,
+    digits, `-` and `_`, 48 at most, and is not `internal`, `static` or `now`."""
     webhooks: Annotated[dict[Name, Webhook], HoldsSecrets] = Field(default={})
-    """One table for each receiver of notifications: `[webhooks.NAME]`. Named like limits."""
+    """One table for each receiver of notifications: `[webhooks.NAME]`. The rules for names are
+    those for limits."""
 
     @field_validator("secret_keys", "grant_keys")
     @classmethod
@@ -281,7 +288,7 @@ class Settings(HistorySection):
 
     @property
     def is_in_memory(self) -> bool:
-        """Return True if the store is the memory of this process."""
+        """Return True if the store is this process's memory rather than Redis."""
         return self.store.startswith(MEMORY)
 
     @property
@@ -320,7 +327,7 @@ class Settings(HistorySection):
 
     @property
     def accounts(self) -> Accounts:
-        """Return the accounts of operators, and the proxy that signs operators in."""
+        """Return the accounts of operators, and how a proxy may sign operators in."""
         named = {name: Account(each.role, each.password) for name, each in self.operators.items()}
         sources = frozenset(self.operator_header_from)
         return Accounts(
@@ -334,7 +341,7 @@ class Settings(HistorySection):
 
 
 def _accept_unless(problems: list[str], value: T) -> T:
-    """Return a setting's value if it has no problems. Raises ValueError with all problems."""
+    """Return `value` if there are no problems. Raises ValueError with all problems."""
     if problems:
         raise ValueError("\n".join(problems))
     return value

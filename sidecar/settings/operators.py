@@ -1,4 +1,4 @@
-"""The settings of operators and of the proxy that signs them in."""
+"""The types of the settings about operators and about the proxy that signs them in."""
 
 import re
 from ipaddress import ip_network
@@ -15,8 +15,8 @@ from sidecar.kit.setting_types import split_list
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")
 _HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
-#: Headers that cannot name the operator, because each has another meaning.
-_RESERVED = {
+#: Headers that `operator_header` may not be, because HTTP or Waitroom uses them otherwise.
+_RESERVED_HEADERS = {
     "authorization",
     "cookie",
     "host",
@@ -35,7 +35,7 @@ def _check_name(value: str) -> str:
 
 
 def _check_hash(value: str) -> str:
-    """Check an Argon2 hash. The error does not repeat the value, which may be a password."""
+    """Check that a value is an Argon2 hash. The error omits the value, which may be a password."""
     try:
         if value:
             value.encode("ascii")
@@ -48,12 +48,12 @@ def _check_hash(value: str) -> str:
 
 
 def _check_header(value: str) -> str:
-    if value and (not _HEADER.fullmatch(value) or value.lower() in _RESERVED):
+    if value and (not _HEADER.fullmatch(value) or value.lower() in _RESERVED_HEADERS):
         raise ValueError("write the name of the header that your proxy sets, such as Remote-User")
     return value
 
 
-def _read_source(value: str) -> Network | str:
+def _parse_source(value: str) -> Network | str:
     if value == UNIX:
         return value
     try:
@@ -81,4 +81,6 @@ class OperatorAccount(BaseModel):
 
 OperatorName = Annotated[str, AfterValidator(_check_name)]
 Header = Annotated[str, AfterValidator(_check_header)]
-Sources = Annotated[list[Annotated[str, AfterValidator(_read_source)]], BeforeValidator(split_list)]
+Sources = Annotated[
+    list[Annotated[str, AfterValidator(_parse_source)]], BeforeValidator(split_list)
+]

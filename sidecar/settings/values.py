@@ -1,8 +1,8 @@
 """Reads the settings file and WAITROOM_* variables, without validating them.
 
-Apart from load.py, because a command that calls a replica needs three settings and must not import
-all models. pydantic-settings would ignore variables that name no setting, read lists only as JSON,
-and know no _FILE variables.
+It is separate from load.py because a command that calls a replica needs only three settings and
+should not import all models. We do not use pydantic-settings: it ignores unknown variables, accepts
+lists only as JSON, and does not support _FILE variables.
 """
 
 import tomllib
@@ -16,9 +16,9 @@ from sidecar.kit.errors import InputError
 from sidecar.settings.file import find_file
 
 ENV_PREFIX = "WAITROOM_"
-#: The end of the name of a setting or variable whose value is in a file.
+#: The suffix of the name of a setting or variable whose value is in a file, to which it points.
 FILE_SUFFIX = "_file"
-#: Variables of the commands that call a replica (sidecar/cli/replica_client.py), not settings.
+#: Variables that are no settings, but options of commands (sidecar/cli/replica_client.py).
 NOT_SETTINGS = {"WAITROOM_URL", "WAITROOM_TOKEN", "WAITROOM_TOKEN_FILE"}
 _TABLES = {"rooms", "leases", "limits", "targets", "webhooks", "tokens", "operators"}
 
@@ -26,10 +26,8 @@ _TABLES = {"rooms", "leases", "limits", "targets", "webhooks", "tokens", "operat
 def read_values(
     path: str | None, environ: dict[str, str], model: type[BaseModel]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Read the values of a model's settings, and return the values and the problems so far.
-
-    Raises InputError for a file that cannot be read.
-    """
+    """Read values for the settings of a model. Return the values, not yet validated, and the
+    problems with reading them. Raises InputError if the settings file cannot be read."""
     file = find_file(path)
     values: dict[str, Any] = {}
     try:
@@ -49,7 +47,7 @@ def read_values(
     problems = add_environment(values, environ, model)
     for name, text in paths.items():
         setting, secret_file = name.removesuffix(FILE_SUFFIX), (file or Path()).parent / text
-        if setting in values:  # A variable overrides the file.
+        if setting in values:  # Set by a variable, which overrides the settings file.
             continue
         try:
             values[setting] = secret_file.read_text(encoding="utf-8").strip()
@@ -62,8 +60,8 @@ def read_values(
 def add_environment(
     values: dict[str, Any], environ: dict[str, str], model: type[BaseModel]
 ) -> list[str]:
-    """Set values from WAITROOM_* variables, and return the problems. In a variable's name, `__`
-    separates the levels of tables, and `_FILE` at the end means that the value is in a file."""
+    """Add the values of WAITROOM_* variables to `values`, and return the problems. In a variable's
+    name, `__` separates nested tables, and the suffix `_FILE` means that the value is in a file."""
     problems = []
     for variable, text in sorted(environ.items()):
         if not variable.startswith(ENV_PREFIX) or variable in NOT_SETTINGS:
@@ -97,7 +95,10 @@ def add_environment(
 
 
 def _find_name_problem(path: list[str], suffix: str, model: type[BaseModel]) -> str:
-    """Return the problem of a variable's name, or "" if its parts lead to a setting."""
+    """Return the problem with a variable's name, or "" if the name belongs to a setting.
+
+    `path`: the parts of the name that `__` separates, without `suffix`.
+    """
     for i, part in enumerate(path):
         names = find_sibling_names(model, path[: i + 1])
         if names is None or part in names:
@@ -105,8 +106,8 @@ def _find_name_problem(path: list[str], suffix: str, model: type[BaseModel]) -> 
         if i == 0:
             names += [name.removeprefix(ENV_PREFIX).lower() for name in NOT_SETTINGS]
 
-        def spell(name: str, at: int = i) -> str:
-            parts = [*path[:at], name, *path[at + 1 :]]
+        def spell(name: str, index: int = i) -> str:
+            parts = [*path[:index], name, *path[index + 1 :]]
             return f"{ENV_PREFIX}{'__'.join(parts)}{suffix}".upper()
 
         hint = did_you_mean(part, names, spell=spell)

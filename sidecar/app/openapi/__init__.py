@@ -1,1 +1,1 @@
-"""The OpenAPI 3.1 document, made from the declared endpoints and the settings."""
+"""The OpenAPI 3.1 document, which is built from the declared endpoints and the settings' models."""

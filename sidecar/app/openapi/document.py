@@ -1,4 +1,4 @@
-"""Builds the OpenAPI 3.1 document of all endpoints that programs use, of both listeners."""
+"""Builds and serves the OpenAPI 3.1 document of both listeners' endpoints, except HTML pages."""
 
 import json
 from functools import cache
@@ -61,7 +61,7 @@ _SERVERS = {
         "variables": {"edge": {"default": "127.0.0.1:8400"}},
     },
 }
-#: The headers of the document. Clients may cache it, because it changes only with the version.
+#: The headers of the response with the document, which changes only with Waitroom's version.
 _HEADERS = {"Cache-Control": "max-age=300"}
 _OPERATOR = {
     "name": "X-Waitroom-Operator",
@@ -138,8 +138,8 @@ class ProblemDocument(Reply, title="Problem"):
 
 
 def build_document() -> Json:
-    """Build the document."""
-    # The listeners are described one by one, because both may have models of one name.
+    """Build the OpenAPI document."""
+    # Describe each listener by itself, because both may have models with the same name.
     edge_paths, edge_schemas = describe_paths((*VISITOR, *PROXY), _SERVERS)
     paths, schemas = describe_paths((*ENDPOINTS, *OPS, *JOBS), _SERVERS)
     paths, schemas = edge_paths | paths, edge_schemas | schemas

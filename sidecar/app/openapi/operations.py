@@ -1,4 +1,4 @@
-"""Builds the paths of the OpenAPI document from the declared endpoints."""
+"""Builds the paths and schemas of the OpenAPI document from the declared endpoints."""
 
 import ast
 import inspect
@@ -18,7 +18,7 @@ from sidecar.http.models import NO_BODY, NO_JSON, Schema
 from sidecar.http.problem_kinds import Kind
 
 Json: TypeAlias = dict[str, Any]
-#: Schemas by the id of a model and the mode ("validation" or "serialization").
+#: JSON Schemas by the id() of a model and the mode ("validation" or "serialization").
 _ByModel: TypeAlias = dict[tuple[int, Any], Json]
 
 
@@ -28,8 +28,8 @@ def ref(kind: str, name: str) -> Json:
 
 _REF = "#/components/schemas/{model}"
 _NO_STORE = {"Cache-Control": ref("headers", "NoStore")}
-#: The headers that problems of a status have.
-_HEADERS = {
+#: The headers of problem documents, by HTTP status.
+_PROBLEM_HEADERS = {
     401: {"WWW-Authenticate": ref("headers", "Authenticate")},
     429: {"Retry-After": ref("headers", "RetryAfter")},
     503: {"Retry-After": ref("headers", "RetryAfter")},
@@ -37,31 +37,31 @@ _HEADERS = {
 
 
 class DescribedSchema(Schema):
-    """A generator of JSON Schema that takes descriptions from the strings below fields. pydantic's
-    own option for them would read the source files at each start of a replica."""
+    """A JSON Schema generator that uses the docstrings below fields as descriptions. pydantic's
+    own option for that would read the source files at each start of a replica."""
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
         json_schema = super().model_schema(schema)
         model = schema["cls"]
         for name, field in model.model_fields.items():
-            by_mode = field.serialization_alias if self.mode == "serialization" else None
-            member = json_schema.get("properties", {}).get(by_mode or field.alias or name)
+            serialized_name = field.serialization_alias if self.mode == "serialization" else None
+            member = json_schema.get("properties", {}).get(serialized_name or field.alias or name)
             if member is not None and (text := find_description(model, name)):
                 member["description"] = text
         return json_schema
 
 
 def find_description(model: type[BaseModel], name: str) -> str:
-    """Return the string below the declaration of a model's field, or ""."""
-    for each in model.__mro__:
-        if name in inspect.get_annotations(each):
-            return _read_docs(each.__module__).get((each.__name__, name), "")
+    """Return the docstring below the declaration of a model's field, or ""."""
+    for base in model.__mro__:
+        if name in inspect.get_annotations(base):
+            return _read_field_docs(base.__module__).get((base.__name__, name), "")
     return ""
 
 
 @cache
-def _read_docs(module: str) -> dict[tuple[str, str], str]:
-    """Read the strings below the fields of all models in a module, by class and field."""
+def _read_field_docs(module: str) -> dict[tuple[str, str], str]:
+    """Read the docstrings below the fields of all models in a module, by class and field."""
     tree = ast.parse(inspect.getsource(sys.modules[module]))
     docs = {}
     for model in tree.body:
@@ -74,8 +74,8 @@ def _read_docs(module: str) -> dict[tuple[str, str], str]:
 
 
 def describe_paths(endpoints: Sequence[Endpoint], servers: Mapping[str, Json]) -> tuple[Json, Json]:
-    """Return the paths, and the schemas to which the paths refer. `servers`: the server of each tag
-    whose endpoints are not on the default server."""
+    """Return the OpenAPI paths of the endpoints, and the schemas to which the paths refer.
+    `servers`: the server of each tag whose endpoints are not on the default server."""
     inputs = _list_models(endpoints)
     own, shared = TypeAdapter.json_schemas(
         [(number, mode, TypeAdapter(model)) for number, (model, mode) in enumerate(inputs)],
@@ -109,6 +109,7 @@ def describe_paths(endpoints: Sequence[Endpoint], servers: Mapping[str, Json]) -
 
 
 def _list_models(endpoints: Sequence[Endpoint]) -> list[tuple[Any, Any]]:
+    """List the models of request and response bodies, each once, with the mode of its schema."""
     models = []
     for endpoint in endpoints:
         if endpoint.body is not None:
@@ -174,8 +175,8 @@ def _describe_body(endpoint: Endpoint, by_model: _ByModel) -> Json:
 
 
 def _describe_responses(endpoint: Endpoint, by_model: _ByModel, schemas: Json) -> Json:
-    """Describe the responses by status. A status may have a reply and problems, which differ in the
-    media type."""
+    """Describe the responses by status. If a status has both a reply and problem documents, which
+    differ in the media type, merge them."""
     responses = _describe_problems(endpoint, by_model)
     for status, reply in _describe_replies(endpoint, by_model, schemas).items():
         problem = responses.get(status, {})
@@ -197,11 +198,13 @@ def _describe_replies(endpoint: Endpoint, by_model: _ByModel, schemas: Json) -> 
         if model is not NO_BODY:
             for media_type, text in endpoint.other_media.items():
                 content[media_type] = {"schema": {"description": text, "type": "string"}}
-        own = {name: field for each in headers for name, field in _describe_fields(each, schemas)}
+        own_headers = {
+            name: field for group in headers for name, field in _describe_fields(group, schemas)
+        }
         no_store = {} if endpoint.is_cacheable else _NO_STORE
         responses[str(status)] = {
             "description": meaning,
-            "headers": {**no_store, **_describe_headers(endpoint), **own},
+            "headers": {**no_store, **_describe_headers(endpoint), **own_headers},
             "content": content,
         }
     return responses
@@ -221,7 +224,7 @@ def _describe_problems(endpoint: Endpoint, by_model: _ByModel) -> Json:
             "description": "\n".join(f"`{kind.code}`: {kind.meaning}" for kind in kinds),
             "headers": {
                 **_NO_STORE,
-                **_HEADERS.get(status, {}),
+                **_PROBLEM_HEADERS.get(status, {}),
                 **(_describe_headers(endpoint) if status == 429 else {}),
             },
             "content": {"application/problem+json": {"schema": {"allOf": schemas}}},

@@ -1,4 +1,4 @@
-"""Builds the JSON Schemas of changes to settings from the settings' models."""
+"""Builds the JSON Schemas of requests that change settings, from the models of the settings."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from sidecar.kit.moments import parse_moment
 from sidecar.kit.setting_types import DURATION, parse_duration
 
 _BOUNDS = {"ge": "minimum", "le": "maximum"}
-#: The name of the schema for a string in place of a value, by the type of the value.
+#: The name of the schema for a string that is accepted in place of a value, by the value's type.
 _STRING_BY_TYPE = {
     "integer": "CountAsText",
     "number": "NumberAsText",
@@ -40,7 +40,8 @@ _STRING_SCHEMAS: Json = {
         "examples": ["2026-12-01 10:00", "2026-12-01T10:00:00+01:00"],
     },
 }
-#: The description of a value and the schema of its string, by the function that parses it.
+#: The description of a value and the name of the schema of its string form, by the function that
+#: parses the string.
 _BY_PARSER = {
     parse_duration: ("Seconds.", "Duration"),
     parse_moment: ("ms since 1970.", "Moment"),
@@ -48,8 +49,8 @@ _BY_PARSER = {
 
 
 def create_schemas(changes: type[BaseModel], *tables: type[BaseModel]) -> Json:
-    """Create the schema `Changes` for the settings in `changes`, and the schemas of their `tables`.
-    Null resets a setting, and a string is read like an environment variable."""
+    """Create the schema `Changes` for the settings in the model `changes`, and a schema for each
+    model of a table in them (`tables`). Each schema allows a string in place of a value."""
     return {
         **_STRING_SCHEMAS,
         **{
@@ -73,7 +74,7 @@ def create_schemas(changes: type[BaseModel], *tables: type[BaseModel]) -> Json:
 
 
 def describe_settings(model: type[BaseModel], *others: Json) -> Json:
-    """Create the schema of each setting: its value, a string in its place, or one of `others`."""
+    """Create the schema of each setting: its value, a string in place of the value, or `others`."""
     schemas: Json = {}
     template = "#/components/schemas/{model}Asked"
     for name, schema in model.model_json_schema(ref_template=template)["properties"].items():
@@ -86,7 +87,7 @@ def describe_settings(model: type[BaseModel], *others: Json) -> Json:
         }
         nulls = (option for option in options if option == {"type": "null"})
         schemas[name] = {
-            **_one_of(*_value_or_string(plain, model, name), *nulls, *others),
+            **_any_of(*_value_or_string(plain, model, name), *nulls, *others),
             "description": find_description(model, name),
         }
     return schemas
@@ -95,15 +96,15 @@ def describe_settings(model: type[BaseModel], *others: Json) -> Json:
 def _value_or_string(plain: Json, model: type[BaseModel], name: str) -> list[Json]:
     """Return the schema of a value, and the schema of a string that may replace the value."""
     field, kind = model.model_fields[name], plain.get("type", "")
-    for function, (meaning, text) in _BY_PARSER.items():
+    for function, (meaning, string_schema) in _BY_PARSER.items():
         if _has_parser(function, [field.annotation, field.metadata]):
-            return [{**plain, "description": meaning}, ref("schemas", text)]
+            return [{**plain, "description": meaning}, ref("schemas", string_schema)]
     if "enum" in plain and kind == "integer":
         return [plain, {"enum": [str(value) for value in plain["enum"]]}]
     return [plain, ref("schemas", _STRING_BY_TYPE[kind])] if kind in _STRING_BY_TYPE else [plain]
 
 
-def _one_of(*options: Json) -> Json:
+def _any_of(*options: Json) -> Json:
     distinct = [option for n, option in enumerate(options) if option not in options[:n]]
     return {"anyOf": distinct} if len(distinct) > 1 else distinct[0]
 
