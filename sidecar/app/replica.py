@@ -62,7 +62,7 @@ from sidecar.webhooks.deliveries import Deliveries
 from sidecar.webhooks.metrics import WebhookMetrics
 from sidecar.webhooks.room_events import RoomDetector
 from sidecar.webhooks.sender import send_forever
-from sidecar.webhooks.service import Receiver, Webhooks
+from sidecar.webhooks.service import ConfiguredWebhook, Webhooks
 
 if TYPE_CHECKING:  # SQL is an extra
     from sidecar.app.jobs import JobServices
@@ -303,7 +303,7 @@ def make_limits(settings: Settings, redis: Store, metrics: Metrics) -> Limits:
 
 def make_webhooks(settings: Settings, redis: Store, metrics: Metrics) -> Webhooks:
     return Webhooks(
-        Receiver(
+        ConfiguredWebhook(
             name,
             hook,
             Deliveries(redis, name, settings.store_timeout),

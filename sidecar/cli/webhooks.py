@@ -139,7 +139,7 @@ async def _send_tests(
 ) -> "dict[str, tuple[PostResult, float]]":
     """Send a test message to each webhook, all at the same time. Return the result and the duration
     in seconds by webhook."""
-    from sidecar.webhooks.model import create_test  # noqa: PLC0415 - the other commands start faster
+    from sidecar.webhooks.model import create_test_notice  # noqa: PLC0415 - faster start
     from sidecar.webhooks.sender import open_session, send_notice  # noqa: PLC0415
 
     async with open_session() as session:
@@ -148,7 +148,7 @@ async def _send_tests(
             webhook = settings.webhooks[name]
             room = (webhook.rooms or sorted(settings.rooms))[0]
             start_s = time.monotonic()
-            message = create_test(room, settings.rooms[room].total_active_users)
+            message = create_test_notice(room, settings.rooms[room].total_active_users)
             result = await send_notice(session, webhook, message)
             return result, time.monotonic() - start_s
 

@@ -1,8 +1,8 @@
-"""Detects the visitors of a room who are called, and enqueues messages about these calls.
+"""Detects which visitors are called, because it is their turn, and enqueues messages about them.
 
-The detector reads the calls from the room's event stream. The hash `calls` in Redis has a cursor,
-which says up to which event the stream was read, and the batches that are not enqueued yet. The
-recorder of the history trims the stream only up to the event in the key `called`.
+The detector reads calls from the room's event stream. The hash `calls` in Redis stores a cursor, up
+to which the stream was read, and the batches of calls that are not enqueued yet. The recorder of
+the history trims the stream only up to the event whose id is in the key `called`.
 """
 
 from collections import Counter
@@ -24,11 +24,11 @@ from sidecar.webhooks.detector import Detector
 from sidecar.webhooks.model import CalledVisitor, CallNotice, Document
 from sidecar.webhooks.retention import CURSOR_S, UNREAD_EVENTS_S, UNSENT_LIMIT
 
-#: How many calls are in one message at most.
+#: The most calls in one message.
 BATCH_SIZE = 100
-#: How many pages of the stream are read in a row, and how many events a page has at most. Redis is
-#: blocked for some 3 ms while it reads a page.
-PAGES = 100
+#: The most pages of the stream that one check reads, and the most events in a page. Reading a page
+#: blocks Redis for about 3 ms.
+MAX_PAGES = 100
 PAGE_SIZE = 200
 _CURSOR = "cursor"
 
@@ -43,26 +43,26 @@ class CallPage:
     #: The id of the page's last event, and whether this event is the last of the stream.
     until: str
     is_end: bool
-    #: How many calls the room ever had when the page was read.
+    #: How many calls the room had ever had when the page was read.
     total_calls: int
-    #: Whether the event before the page was trimmed.
+    #: Whether the event before this page was trimmed, so that calls may be lost.
     is_gone: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor(Document):
-    """The id of the last event that was read, and how many calls the room had had until then."""
+    """The id of the last event that was read, and the number of calls of the room until then."""
 
     until: str = "0-0"
     total_calls: Annotated[int, Field(alias="ever")] = 0
 
-    def after(self, page: CallPage) -> "tuple[Cursor, int]":
+    def advance(self, page: CallPage) -> "tuple[Cursor, int]":
         """Return the cursor after a page, and how many calls were trimmed before they were read.
-        This number is 0 before the end of the stream is reached."""
+        This number is only known at the end of the stream, and 0 before."""
         total_calls = self.total_calls + len(page.calls)
         if not page.is_end:
             return Cursor(page.until, total_calls), 0
-        # The count may be lower than the cursor's: Redis may have been emptied.
+        # The room's count may be lower than the cursor's, because Redis may have been emptied.
         lost_calls = max(0, page.total_calls - total_calls) if page.is_gone else 0
         return Cursor(page.until, page.total_calls), lost_calls
 
@@ -74,14 +74,14 @@ class Batch(Document):
     calls: tuple[CalledVisitor, ...]
     webhooks: tuple[str, ...]
 
-    def first_event_id(self) -> tuple[int, ...]:
+    def get_first_event_id(self) -> tuple[int, ...]:
         return tuple(map(int, self.calls[0].id.split("-")))
 
 
 def create_ticket(call: CalledVisitor, settings: RoomSettings, *, epoch: int) -> Ticket:
-    """Create the ticket of a called visitor. A part of the ticket that the call's event does not
-    have is computed from the time of the call. This part matters only if Redis is emptied before
-    the visitor claims the call."""
+    """Create the ticket of a called visitor. A field that the event of the call does not have is
+    estimated from the time of the call. It matters only if Redis is emptied before the visitor
+    claims the call."""
     order = call.called_ms * 1000 if call.order is None else call.order
     joined_ms = call.joined_ms
     if joined_ms is None:
@@ -93,8 +93,8 @@ def create_ticket(call: CalledVisitor, settings: RoomSettings, *, epoch: int) ->
 async def select_claimable(
     redis: Any, room: WaitingRoom, calls: tuple[CalledVisitor, ...], *, epoch: int, timeout_s: float
 ) -> tuple[tuple[CalledVisitor, ...], Counter[str]]:
-    """Return the calls that can still be claimed, with their links. Count the other
-    calls: "came" if the visitor was admitted, "over" if the call has expired. Raises StoreError."""
+    """Return the calls that can still be claimed, with their links. Return also how many others
+    there are: "came" (the visitor was admitted) and "over" (expired). Raises StoreError."""
     visitors = [call.visitor for call in calls]
     async with driver_errors("calls", timeout_s):
         ends_ms = await redis.zmscore(room_key(room.name, "active"), visitors)
@@ -117,7 +117,7 @@ def _read_call(event_id: bytes | str, fields: list[bytes | str]) -> CalledVisito
     return CalledVisitor(
         event["visitor"],
         int(event["at"]),
-        order=None if order is None else int(float(order)),  # exact, because Redis has a double
+        order=None if order is None else int(float(order)),  # exact, because Redis stores a double
         joined_ms=None if joined_ms is None else int(joined_ms),
         id=text(event_id),
     )
@@ -135,12 +135,12 @@ class CallDetector(Detector):
         cursor, calls = await self._read_calls(room.name, stored_cursor)
         read = {id_: Batch.read(text) for id_, text in stored_batches.items()}
         batches = {id_: batch for id_, batch in read.items() if batch is not None}
-        webhooks = self.find_receivers(room.name, "called")
+        webhooks = self.find_subscribers(room.name, "called")
         for start in range(0, len(calls), BATCH_SIZE):
             batch = Batch(tuple(calls[start : start + BATCH_SIZE]), webhooks)
             # The same calls get the same id on every replica.
             batches[f"{room.name}-{batch.calls[0].id}-{batch.calls[-1].id}-called"] = batch
-        ids = sorted(batches, key=lambda id_: batches[id_].first_event_id())
+        ids = sorted(batches, key=lambda id_: batches[id_].get_first_event_id())
         for id_ in ids[:-UNSENT_LIMIT]:
             batch = batches.pop(id_)
             count = len(batch.calls) * len(batch.webhooks)
@@ -164,15 +164,15 @@ class CallDetector(Detector):
         """Read the calls after the cursor in Redis. Return the new cursor and these calls."""
         cursor = Cursor.read(stored_cursor)
         if cursor is None:
-            if room not in self.last_states:  # calls before the first reading are not sent
+            if room not in self.last_states:  # calls before the first read are not sent
                 end = await self._read_page(room, "", stored_until="")
                 return Cursor(end.until, end.total_calls), []
             cursor = Cursor()  # Redis was emptied, so every event in the stream is new
         stored_until = cursor.until if stored_cursor else ""
         calls: list[CalledVisitor] = []
-        for _ in range(PAGES):
+        for _ in range(MAX_PAGES):
             page = await self._read_page(room, cursor.until, stored_until=stored_until)
-            cursor, lost_calls = cursor.after(page)
+            cursor, lost_calls = cursor.advance(page)
             calls += page.calls
             if lost_calls:
                 self.metrics.calls.labels(room, "lost").inc(lost_calls)
@@ -183,8 +183,8 @@ class CallDetector(Detector):
         return cursor, calls
 
     async def _read_page(self, room: str, after: str, *, stored_until: str) -> CallPage:
-        """Read the page after an event. If `after` is "", read an empty page at the stream's end.
-        `stored_until` is the event up to which the recorder may trim the stream."""
+        """Read the page after the event `after`. If it is "", return an empty page at the end of
+        the stream. `stored_until` is the event up to which the recorder may trim the stream."""
         keys = [*(room_key(room, name) for name in ("events", "stats", "calls")), called_key(room)]
         arguments = (after, stored_until, PAGE_SIZE, UNREAD_EVENTS_S, CURSOR_S)
         async with driver_errors("calls", self.timeout_s):
@@ -208,7 +208,7 @@ class CallDetector(Detector):
             await self.redis.hset(room_key(room, "calls"), mapping={_CURSOR: cursor, **batches})
 
     async def _delete_batches(self, room: str, ids: Collection[str]) -> None:
-        """Delete batches that are enqueued or dropped."""
+        """Delete batches whose messages have been enqueued, or which were dropped."""
         if ids:
             async with driver_errors("calls", self.timeout_s):
                 await self.redis.hdel(room_key(room, "calls"), *ids)

@@ -1,9 +1,9 @@
-"""The messages of a webhook in Redis: those that wait to be sent, and the results of the others.
+"""Stores the messages of a webhook in Redis: those that wait to be sent, and results of others.
 
-A message waits in one of two queues, one for events of rooms and one for calls. A detector enqueues
-the message. The sender, which holds the webhook's leader lease, sends the first message of each
-queue and stores the result: delivered, failed, or due again later. An operator's request to resend
-a message is stored until the message is sent, and a message has one request at a time.
+A detector enqueues a message in one of two queues, which are for events of rooms and for calls. The
+replica that holds the webhook's leader lease sends the first message of each queue and stores the
+result: delivered, failed, or to be retried later. An operator's request to resend a message is
+stored until the message is sent. A message has at most one such request.
 """
 
 import secrets
@@ -20,7 +20,7 @@ from sidecar.webhooks.retention import DELIVERED_LIMIT, FAILED_LIMIT, LOST_S, QU
 
 DeliveryState = Literal["waiting", "delivered", "failed"]
 STATES: tuple[DeliveryState, ...] = get_args(DeliveryState)
-#: The sender empties all queues at the same time: the two of detectors, and that of operators.
+#: The two queues of the detectors, and the queue of messages that operators resend.
 QueueName = Literal["events", "calls", "resends"]
 QUEUES: tuple[QueueName, ...] = get_args(QueueName)
 
@@ -33,8 +33,8 @@ class Delivery(Document):
 
     notice: Notice | CallNotice
     attempts: int = 0
-    #: When the last attempt began, how long it took, the HTTP status, why the receiver did not
-    #: accept the message, and the first part of its response.
+    #: About the last attempt: when it began, how long it took, the HTTP status, why it failed, and
+    #: the first part of the response.
     tried_ms: int | None = None
     took_ms: int | None = None
     status: int | None = None
@@ -42,19 +42,19 @@ class Delivery(Document):
     body: str = ""
     #: The operator who last resent the message.
     resent_by: str = ""
-    #: When the next attempt of a waiting message is due. 0: now.
+    #: When the next attempt is due, if the message waits. 0: now.
     due_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class QueueHead:
     """The first message of a queue."""
 
     id: str
-    #: None if Redis has no document that this version can read.
+    #: None if Redis has none that this version can read.
     delivery: Delivery | None
     #: The operator's request to resend the message, or "".
-    request: str
+    resend_request: str
     now_ms: int
 
 
@@ -81,34 +81,36 @@ class Deliveries:
             return await self._redis.eval(lua, len(_KEYS), *self._keys.values(), *args)
 
     async def enqueue(self, notice: AnyNotice) -> list[str]:
-        """Enqueue a message. Idempotent by the message's id. Return the ids of messages over the
-        limit of the queue, oldest first, without the message that is being sent."""
+        """Enqueue a message. Idempotent by the message's id. Return the ids of the oldest messages
+        if the queue is over its limit. The first message, which is being sent, is never one."""
         queue = _KEYS.index("calls" if notice.event == "called" else "events") + 1
         document = Delivery(notice).to_json()
         arguments = (notice.id, document, notice.at_ms, queue, QUEUE_LIMIT, STORED_S)
         return [text(id_) for id_ in await self._run_script("enqueue", *arguments)]
 
-    async def read_head(self, queue: QueueName, *, owner: str) -> Head | None:
-        """Read the message to send next. Return None if the queue is empty or the replica `owner`
-        does not have the leader lease."""
+    async def read_head(self, queue: QueueName, *, owner: str) -> QueueHead | None:
+        """Read the next message to send. Return None if the queue is empty or the replica `owner`
+        does not hold the leader lease."""
         now_ms = "" if self._now_ms is None else self._now_ms()
         reply = await self._run_script("head", owner, _KEYS.index(queue) + 1, now_ms)
         if not reply:
             return None
         id_, document, request, now = reply
-        return Head(text(id_), Delivery.read(document), text(request), int(now))
+        return QueueHead(text(id_), Delivery.read(document), text(request), int(now))
 
-    async def settle(self, head: Head, delivery: Delivery, state: DeliveryState) -> None:
-        """Store the result of a message, unless another replica has stored one meanwhile."""
+    async def settle(self, head: QueueHead, delivery: Delivery, state: DeliveryState) -> None:
+        """Store a message's result and new state, unless another replica has stored a result."""
         document, number = delivery.to_json(), _KEYS.index(state) + 1
-        await self._run_settle(head.id, document, delivery.notice.at_ms, number, head.request)
+        await self._run_settle(
+            head.id, document, delivery.notice.at_ms, number, head.resend_request
+        )
 
-    async def delete(self, head: Head) -> None:
+    async def delete(self, head: QueueHead) -> None:
         """Delete a message."""
-        await self._run_settle(head.id, "", 0, 0, head.request)
+        await self._run_settle(head.id, "", 0, 0, head.resend_request)
 
     async def tidy(self) -> None:
-        """Delete messages that are too old or too many. `settle` does this too."""
+        """Delete messages that are too old or over the limit. `settle` also does this."""
         await self._run_settle()
 
     async def _run_settle(self, *message: Any) -> None:
@@ -116,10 +118,10 @@ class Deliveries:
         await self._run_script("settle", *limits, *message)
 
     async def drop(self, id_: str, *, reason: str) -> Delivery | None:
-        """Mark a waiting message as failed, and return it. Delete it and return None if this
-        version cannot read it."""
+        """Mark a waiting message as failed and return it. If this version cannot read the message,
+        delete it and return None."""
         delivery = (await self.find([id_])).get(id_)
-        head = Head(id_, delivery, "", 0)
+        head = QueueHead(id_, delivery, "", 0)
         if delivery is None:
             await self.delete(head)
             return None
@@ -144,7 +146,7 @@ class Deliveries:
     async def read_page(
         self, states: Iterable[DeliveryState] = STATES, *, start: int = 0, limit: int
     ) -> list[tuple[DeliveryState, Delivery]]:
-        """Return a page of the deliveries in these states, latest first."""
+        """Return a page of the messages in these states, latest first."""
         positions: dict[str, tuple[float, DeliveryState]] = {}
         async with driver_errors("deliveries", self._timeout_s):
             for state in states:
@@ -165,12 +167,13 @@ class Deliveries:
     async def resend(
         self, ids: Collection[str], *, by: str, attempts: int | None = None
     ) -> list[str]:
-        """Request that messages are sent once more, each only if it has had `attempts`, if given.
-        Return "queued", "waiting", "changed" or "unknown" for each message."""
+        """Request that messages are sent once more. If `attempts` is given, do so only for messages
+        that have had this number. Return "queued", "waiting" (it will be sent anyway), "changed"
+        (another number of attempts) or "unknown" for each."""
         return await self._resend(by, "" if attempts is None else attempts, "", 0, *ids)
 
     async def add(self, notice: Notice, *, by: str) -> None:
-        """Request that a new message is sent once."""
+        """Add a message, which is to be sent once."""
         await self._resend(by, "", Delivery(notice).to_json(), notice.at_ms, notice.id)
 
     async def _resend(

@@ -1,11 +1,11 @@
-"""The base of the detectors, which find out what has happened in rooms and enqueue messages.
+"""The base class of the detectors, which detect events of rooms and enqueue messages about them.
 
-In each room one replica detects, the one that has the room's leader lease. It stores new messages
-in Redis together with the room's new state, enqueues them for the senders, and then deletes the
-stored copies. If it stops in between, the next replica enqueues the messages again with the same
-ids, which has no effect if they are enqueued already. The next replica takes over when the lease
-has expired. Two replicas may detect for a moment if one was slow. Both then give an event the same
-id, because both start from the same state.
+For each room, the replica that holds the room's leader lease detects events. It stores new messages
+in Redis together with the new state of the detector, enqueues them for the senders, and then
+deletes the stored copies. If it stops in between, another replica takes over when the lease has
+expired, and enqueues the messages again with the same ids. This has no effect if they are enqueued
+already. If a replica is slow, two replicas may detect the same event for a moment. Both give it the
+same id, because both start from the same state.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ log = structlog.get_logger()
 
 
 class Detector(ABC):
-    """Detects some kinds of events in all rooms."""
+    """Detects some kinds of events, in all rooms."""
 
     events: ClassVar[tuple[WebhookEventName, ...]]
     #: The name of the leader lease, and the log event for an unavailable Redis.
@@ -58,10 +58,10 @@ class Detector(ABC):
         self.metrics = metrics.of(WebhookMetrics)
         self.redis: Any = redis
         self.timeout_s = timeout_s
-        #: By room, the state that this replica last stored, in case Redis loses the state.
+        #: By room: the state that this replica last stored, in case Redis loses the state.
         self.last_states: dict[str, Any] = {}
-        #: The rooms of which a webhook wants an event.
-        self.rooms = [room for room in rooms if self._is_wanted(room.name)]
+        #: The rooms that have a webhook for one of `events`.
+        self.rooms = [room for room in rooms if self._has_subscribers(room.name)]
         self._leases = {}
         for room in self.rooms:
             key = leader_key(room.name, self.lease_name)
@@ -86,18 +86,20 @@ class Detector(ABC):
         except StoreError as error:
             log.warning(self.failure_event, room=room.name, error=str(error))
 
-    def _is_wanted(self, room: str) -> bool:
-        return any(self.find_receivers(room, event) for event in self.events)
+    def _has_subscribers(self, room: str) -> bool:
+        return any(self.find_subscribers(room, event) for event in self.events)
 
-    def find_receivers(self, room: str, event: str) -> tuple[str, ...]:
-        """Return the names of the webhooks that want an event of a room."""
-        return tuple(webhook.name for webhook in self.webhooks if webhook.wants(room, event))
+    def find_subscribers(self, room: str, event: str) -> tuple[str, ...]:
+        """Return the names of the webhooks that receive messages about an event of a room."""
+        return tuple(
+            webhook.name for webhook in self.webhooks if webhook.is_subscribed_to(room, event)
+        )
 
     async def enqueue(self, notice: AnyNotice, names: Iterable[str]) -> None:
-        """Enqueue a message for the named webhooks that are still configured."""
+        """Enqueue a message for those of the named webhooks that are still configured."""
         webhooks = filter(None, map(self.webhooks.find, names))
         await asyncio.gather(*(webhook.enqueue(notice) for webhook in webhooks))
 
     @abstractmethod
     async def handle_snapshot(self, room: WaitingRoom, snapshot: Snapshot) -> None:
-        """Detect the room's new events, and enqueue messages about them. Raises StoreError."""
+        """Detect a room's new events and enqueue messages about them. Raises StoreError."""

@@ -1,4 +1,4 @@
-"""Endpoints of webhooks, for operators: list messages, resend messages, and send a test."""
+"""Endpoints by which operators list and resend the messages of webhooks, and send a test."""
 
 from collections.abc import Sequence
 
@@ -13,11 +13,11 @@ from sidecar.rooms.schemas.common import UNKNOWN_ROOM
 from sidecar.rooms.service import ROOMS
 from sidecar.webhooks import schemas
 from sidecar.webhooks.deliveries import STATES, Delivery, DeliveryState
-from sidecar.webhooks.model import CallNotice, create_test
-from sidecar.webhooks.service import WEBHOOKS, Receiver
+from sidecar.webhooks.model import CallNotice, create_test_notice
+from sidecar.webhooks.service import WEBHOOKS, ConfiguredWebhook
 
 
-def _find_webhook(request: web.Request) -> Receiver:
+def _find_webhook(request: web.Request) -> ConfiguredWebhook:
     return request.app[WEBHOOKS].get(request.match_info["webhook"])
 
 
@@ -33,10 +33,10 @@ async def list_webhooks(request: web.Request) -> schemas.WebhookList:
     """List all webhooks, each with its latest message."""
     webhooks = request.app[WEBHOOKS]
     by_name = sorted(webhooks, key=lambda webhook: webhook.name)
-    return schemas.WebhookList(webhooks=[await _describe_webhook(each) for each in by_name])
+    return schemas.WebhookList(webhooks=[await _describe_webhook(webhook) for webhook in by_name])
 
 
-async def _describe_webhook(webhook: Receiver) -> schemas.WebhookState:
+async def _describe_webhook(webhook: ConfiguredWebhook) -> schemas.WebhookState:
     settings = webhook.settings
     latest = await webhook.deliveries.read_page(limit=1)
     return schemas.WebhookState(
@@ -66,7 +66,7 @@ async def list_deliveries(
     deliveries = await store.read_page(states, start=page.start, limit=page.limit)
     return schemas.WebhookDeliveries(
         webhook=page.webhook,
-        deliveries=[_describe_delivery(*each) for each in deliveries],
+        deliveries=[_describe_delivery(state, delivery) for state, delivery in deliveries],
         next=page.next(len(deliveries)),
         **await store.count(),
     )
@@ -78,19 +78,21 @@ async def list_deliveries(
     replies={200: "The message is sent again, or was already waiting."},
     problems=(schemas.UNKNOWN_WEBHOOK, schemas.UNKNOWN_DELIVERY, schemas.DELIVERY_CHANGED),
 )
-async def resend_delivery(request: web.Request, at: schemas.ResendParameters) -> schemas.Resent:
+async def resend_delivery(request: web.Request, params: schemas.ResendParameters) -> schemas.Resent:
     """Send one message again, with the same id.
 
     The message is sent once, within about a second. Idempotent while the message waits.
     """
     store, by = _find_webhook(request).deliveries, find_logged_name(request)
-    (reply,) = await store.resend([at.id], by=by, attempts=at.attempts)
+    (reply,) = await store.resend([params.id], by=by, attempts=params.attempts)
     if reply == "unknown":
-        raise ProblemError(schemas.UNKNOWN_DELIVERY, detail=f"There is none with the id {at.id}.")
+        raise ProblemError(
+            schemas.UNKNOWN_DELIVERY, detail=f"There is none with the id {params.id}."
+        )
     if reply == "changed":
         raise ProblemError(schemas.DELIVERY_CHANGED, detail="It is not as you saw it.")
-    log.info("webhook_resent", webhook=at.webhook, id=at.id, result=reply, by=by)
-    return _count_resent(at, [reply])
+    log.info("webhook_resent", webhook=params.webhook, id=params.id, result=reply, by=by)
+    return _count_resent(params, [reply])
 
 
 @ENDPOINTS.post(
@@ -99,15 +101,15 @@ async def resend_delivery(request: web.Request, at: schemas.ResendParameters) ->
     replies={200: "The messages are sent again."},
     problems=(schemas.UNKNOWN_WEBHOOK,),
 )
-async def resend_failed(request: web.Request, at: schemas.WebhookAddress) -> schemas.Resent:
+async def resend_failed(request: web.Request, params: schemas.WebhookAddress) -> schemas.Resent:
     """Send all failed messages again, oldest first.
 
     Each message is sent once, with the same id.
     """
     store, by = _find_webhook(request).deliveries, find_logged_name(request)
     replies = await store.resend(await store.list_failed(), by=by)
-    log.info("webhook_failed_resent", webhook=at.webhook, count=replies.count("queued"), by=by)
-    return _count_resent(at, replies)
+    log.info("webhook_failed_resent", webhook=params.webhook, count=replies.count("queued"), by=by)
+    return _count_resent(params, replies)
 
 
 @ENDPOINTS.post(
@@ -116,24 +118,24 @@ async def resend_failed(request: web.Request, at: schemas.WebhookAddress) -> sch
     replies={200: "The test message is sent."},
     problems=(schemas.UNKNOWN_WEBHOOK, UNKNOWN_ROOM),
 )
-async def send_test(request: web.Request, at: schemas.TestParameters) -> schemas.SentTest:
+async def send_test(request: web.Request, params: schemas.TestParameters) -> schemas.SentTest:
     """Send a test message, with the event `test`.
 
     The message is sent once, within about a second.
     """
     webhook, rooms, by = _find_webhook(request), request.app[ROOMS], find_logged_name(request)
-    name = at.room
+    name = params.room
     if name is None:
         name = min(room.name for room in rooms if webhook.settings.is_about(room.name))
-    notice = create_test(name, rooms.get(name).settings.total_active_users)
+    notice = create_test_notice(name, rooms.get(name).settings.total_active_users)
     await webhook.deliveries.add(notice, by=by)
-    log.info("webhook_tested", webhook=at.webhook, id=notice.id, by=by)
-    return schemas.SentTest(webhook=at.webhook, id=notice.id)
+    log.info("webhook_tested", webhook=params.webhook, id=notice.id, by=by)
+    return schemas.SentTest(webhook=params.webhook, id=notice.id)
 
 
-def _count_resent(at: schemas.WebhookAddress, replies: Sequence[str]) -> schemas.Resent:
+def _count_resent(params: schemas.WebhookAddress, replies: Sequence[str]) -> schemas.Resent:
     queued, waiting = replies.count("queued"), replies.count("waiting")
-    return schemas.Resent(webhook=at.webhook, queued=queued, waiting=waiting)
+    return schemas.Resent(webhook=params.webhook, queued=queued, waiting=waiting)
 
 
 def _describe_delivery(state: DeliveryState, delivery: Delivery) -> schemas.WebhookDelivery:

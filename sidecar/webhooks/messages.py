@@ -1,4 +1,4 @@
-"""Composes the request of a message in each format, and reads receivers' responses."""
+"""Composes the HTTP requests that send messages, in each format, and reads the responses."""
 
 import base64
 import hashlib
@@ -20,18 +20,18 @@ _SENTENCES: dict[RoomEventName, str] = {
     "queue_empty": "the queue is empty",
     "room_full": "the room is full",
 }
-#: How many characters of a response are stored.
+#: The most characters of a response that are stored.
 RESPONSE_LENGTH = 500
-#: Shorter parts of a URL are not hidden in responses.
+#: The length of the shortest part of a URL that is hidden in responses.
 _MIN_SECRET_LENGTH = 4
 _NUMBER_FIELDS = ("waiting", "active", "cap", "wait_seconds", "threshold")
-#: The errcodes after which a retry may succeed: busy, and two for too many messages. DingTalk takes
-#: 20 a minute, then none for ten minutes. Its HTTP status is always 200.
-_DINGTALK_TEMPORARY = {-1, 130101, 90030}
+#: The values of errcode after which a retry may succeed: DingTalk is busy, or got more than 20
+#: messages in a minute, after which it refuses all for ten minutes. Its HTTP status is always 200.
+_DINGTALK_TEMPORARY_ERRORS = {-1, 130101, 90030}
 
 
 def compose_message(webhook: Webhook, notice: AnyNotice, *, now_s: float) -> Message:
-    """Compose the request of a message, signed for an attempt at `now_s`."""
+    """Compose the HTTP request that sends a message, signed for an attempt at `now_s`."""
     url = URL(webhook.url)
     document: dict[str, Any]
     if notice.event == "called":  # the settings allow only the generic format
@@ -65,14 +65,14 @@ def _describe_call(call: CalledVisitor) -> dict[str, Any]:
 
 
 def _sign_for_dingtalk(secret: str, now_ms: int) -> dict[str, str]:
-    """Return the query of DingTalk's own signature, which covers the time and not the body."""
+    """Return the query parameters of DingTalk's signature. It covers the time but not the body."""
     signed = f"{now_ms}\n{secret}".encode()
     digest = hmac.new(secret.encode(), signed, hashlib.sha256).digest()
     return {"timestamp": str(now_ms), "sign": base64.b64encode(digest).decode()}
 
 
 def write_sentence(notice: Notice) -> str:
-    """Describe an event in a sentence that begins with Waitroom, which a chat may require."""
+    """Describe an event in a sentence that begins with Waitroom, which a chat may filter by."""
     if notice.event == "test":
         return f"Waitroom {notice.room}: this is a test, nothing has happened."
     event = _SENTENCES[notice.event].format(notice.threshold)
@@ -88,8 +88,8 @@ def _format_duration(seconds: int) -> str:
     return f"{seconds} s" if seconds < 120 else f"{round(seconds / 60):,} min"
 
 
-def read_dingtalk(body: bytes) -> PostResult:
-    """Return the result that the body of DingTalk's response stands for."""
+def read_dingtalk_response(body: bytes) -> PostResult:
+    """Read the result of an attempt from the body of DingTalk's response."""
     try:
         document = json.loads(body)
         code, text = int(document["errcode"]), str(document.get("errmsg", ""))
@@ -97,12 +97,14 @@ def read_dingtalk(body: bytes) -> PostResult:
         return PostResult(reason="the answer has no errcode: is this DingTalk?")
     if code == 0:
         return PostResult(is_taken=True)
-    return PostResult(reason=f"errcode {code}: {text[:200]}", may_retry=code in _DINGTALK_TEMPORARY)
+    return PostResult(
+        reason=f"errcode {code}: {text[:200]}", may_retry=code in _DINGTALK_TEMPORARY_ERRORS
+    )
 
 
 def redact_response(webhook: Webhook, response: bytes | str) -> str:
-    """Return the first part of a response as one line of text. Parts of the webhook's URL and its
-    secret are hidden, because a receiver may repeat them."""
+    """Return the first part of a response as one line of text. Hide the webhook's secret and the
+    parts of its URL, because the response may repeat them."""
     text = response.decode(errors="replace") if isinstance(response, bytes) else response
     url = URL(webhook.url)
     query_parts = (part for pair in url.query.items() for part in pair)

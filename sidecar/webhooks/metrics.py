@@ -4,7 +4,7 @@ from sidecar.http.metrics import MetricSet, counter
 
 
 class WebhookMetrics(MetricSet):
-    """The counters of messages and of called visitors."""
+    """The counters of webhooks' messages, and of the called visitors in them."""
 
     webhooks = counter(
         "waitroom_webhooks",

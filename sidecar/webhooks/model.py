@@ -1,4 +1,4 @@
-"""The messages of webhooks, and how Redis stores them as JSON."""
+"""The model of webhooks: their messages, and dataclasses that Redis stores as JSON."""
 
 import secrets
 import time
@@ -13,7 +13,7 @@ from sidecar.webhooks.settings import RoomEventName
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A message about an event of a room. Only queue_over has a `threshold`: notify_above."""
+    """A message about an event of a room. `threshold` is notify_above, and only for queue_over."""
 
     id: str
     event: RoomEventName | Literal["test"]
@@ -28,13 +28,14 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class CalledVisitor:
-    """A visitor who was called. `claim_url` is never stored, because the link admits anybody."""
+    """A visitor who was called, because it is the visitor's turn. `claim_url` is never stored,
+    because this link admits anybody who has it."""
 
     visitor: str
     called_ms: Annotated[int, Field(validation_alias=AliasChoices("called_ms", "at_ms"))]
     claim_before_ms: int = 0
     claim_url: str = ""
-    #: Parts of the visitor's ticket. None if the room's event does not have them.
+    #: Fields of the visitor's ticket. None if the event in the room's stream does not have them.
     order: int | None = None
     joined_ms: int | None = None
     #: The id of the event in the room's stream.
@@ -43,7 +44,7 @@ class CalledVisitor:
 
 @dataclass(frozen=True, slots=True)
 class CallNotice:
-    """A message about visitors of a room who were called, the last of them at `at_ms`."""
+    """A message about visitors of a room who were called. The last call was at `at_ms`."""
 
     id: str
     room: str
@@ -55,8 +56,8 @@ class CallNotice:
 AnyNotice: TypeAlias = Notice | CallNotice
 
 
-def create_test(room: str, cap: int) -> Notice:
-    """Create the test message that an operator sends."""
+def create_test_notice(room: str, cap: int) -> Notice:
+    """Create a test message, which an operator sends."""
     at_ms = int(time.time() * 1000)
     return Notice(f"test-{secrets.token_hex(8)}", "test", room, at_ms, waiting=0, active=0, cap=cap)
 
@@ -75,9 +76,9 @@ class Document:
         return self._adapter().dump_json(self, by_alias=True).decode()
 
     @classmethod
-    def read(cls, text: str | bytes | None) -> Self | None:
-        """Read a document. Return None for no text, or text that this version cannot read."""
+    def read(cls, json: str | bytes | None) -> Self | None:
+        """Read a document. Return None if there is none, or this version cannot read it."""
         try:
-            return None if text is None else cls._adapter().validate_json(text)
+            return None if json is None else cls._adapter().validate_json(json)
         except ValidationError:
             return None

@@ -1,8 +1,8 @@
-"""When a webhook's message is sent again, and when sending is given up."""
+"""The schedule by which messages of webhooks are retried, until they fail for good."""
 
 from sidecar.kit.retry import Backoff, Schedule
 
-#: How long a receiver may take to respond, seconds.
+#: The timeout of an HTTP request that sends a message, seconds.
 TIMEOUT_S = 5.0
 #: All attempts together take about a quarter of an hour.
 SCHEDULE = Schedule(8, Backoff(1.0, 300.0, factor=4, jitter=0.2))

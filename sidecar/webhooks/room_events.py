@@ -1,15 +1,17 @@
-"""Detects the events of a room, and enqueues messages about them.
+"""Detects the events of rooms (all but calls of visitors), and enqueues messages about them.
 
-Each condition of a room is a latch, so that short changes cause no messages. A latch turns on at
+Each condition of a room has a latch, so that short changes cause no messages. A latch turns on at
 most once a minute.
 
 | latch | turns on when           | turns off when                   | messages                   |
 |-------|-------------------------|----------------------------------|----------------------------|
 | queue | a visitor waits         | nobody has waited for EMPTY_MS   | queue_started, queue_empty |
-| over  | more than n wait        | fewer than 80 % of n wait        | queue_over                 |
+| over  | more than n wait *      | fewer than 80 % of n wait        | queue_over                 |
 | full  | all slots are in use    | a slot has been free for FREE_MS | room_full                  |
 
-Redis stores the latches, so the next replica continues from them. Two replicas that start from the
+* n is the room's setting notify_above.
+
+Redis stores the latches, so that another replica can continue. Two replicas that start from the
 same latches give an event the same id.
 """
 
@@ -28,9 +30,11 @@ from sidecar.webhooks.model import Document, Notice
 from sidecar.webhooks.retention import UNSENT_LIMIT
 from sidecar.webhooks.settings import ROOM_EVENT_NAMES, RoomEventName
 
+#: How long nobody must wait before the latch `queue` turns off.
 EMPTY_MS = 10_000
+#: How long a slot must be free before the latch `full` turns off.
 FREE_MS = 60_000
-#: The latch `over` turns off below this share of notify_above.
+#: The latch `over` turns off if less than this share of notify_above wait.
 OVER_OFF_SHARE = 0.8
 
 
@@ -44,8 +48,8 @@ class Unsent:
 
 @dataclass(frozen=True, slots=True)
 class Latches(Document):
-    """The latches of a room, and the messages that are not enqueued yet. `began_ms` and the number
-    of events so far are parts of the messages' ids."""
+    """The latches of a room, and the messages that are not enqueued yet. `began_ms` (the time of
+    the first snapshot) and `event_count` (the events so far) are parts of the messages' ids."""
 
     began_ms: int
     event_count: Annotated[int, Field(alias="told")] = 0
@@ -60,8 +64,9 @@ def detect_events(
 ) -> tuple[Latches | None, list[Notice]]:
     """Return the latches after a snapshot of a room, and the messages to send.
 
-    The first snapshot causes no messages, because its conditions may have held for long. Nor does a
-    snapshot during a recovery, when visitors are still missing. `above` is the room's notify_above.
+    `before` is None before the first snapshot. The first snapshot causes no messages, because its
+    conditions may have been true for a long time. A snapshot during a recovery is ignored, because
+    visitors are still missing. `above` is the room's notify_above.
     """
     if snapshot.recovery_stage:
         return before, []
@@ -72,9 +77,11 @@ def detect_events(
         queue, over, full = (Latch(is_on=is_on) for is_on in (waiting > 0, is_over, is_full))
         return Latches(now_ms, queue=queue, over=over, full=full), []
     is_below = above is None or waiting < OVER_OFF_SHARE * above
-    queue = before.queue.step(now_ms, sets=waiting > 0, resets=waiting == 0, reset_ms=EMPTY_MS)
-    over = before.over.step(now_ms, sets=is_over, resets=is_below)
-    full = before.full.step(now_ms, sets=is_full, resets=not is_full, reset_ms=FREE_MS)
+    queue = before.queue.update(
+        now_ms, turn_on=waiting > 0, turn_off=waiting == 0, off_after_ms=EMPTY_MS
+    )
+    over = before.over.update(now_ms, turn_on=is_over, turn_off=is_below)
+    full = before.full.update(now_ms, turn_on=is_full, turn_off=not is_full, off_after_ms=FREE_MS)
     changes: list[tuple[RoomEventName, bool]] = [
         ("room_full", full.is_on and not before.full.is_on),
         ("queue_started", queue.is_on and not before.queue.is_on),
@@ -95,7 +102,7 @@ def detect_events(
 
 
 class RoomDetector(Detector):
-    """Detects the events of rooms, all but calls."""
+    """Detects all events of rooms but calls."""
 
     events = ROOM_EVENT_NAMES
     lease_name = "notifying"
@@ -113,8 +120,8 @@ class RoomDetector(Detector):
         )
         if latches is None:
             return
-        new = (Unsent(notice, self.find_receivers(room.name, notice.event)) for notice in notices)
-        unsent = (*latches.unsent, *(each for each in new if each.webhooks))[-UNSENT_LIMIT:]
+        new = (Unsent(notice, self.find_subscribers(room.name, notice.event)) for notice in notices)
+        unsent = (*latches.unsent, *(unsent for unsent in new if unsent.webhooks))[-UNSENT_LIMIT:]
         await self._store(room.name, replace(latches, unsent=unsent), stored)
         for message in unsent:
             await self.enqueue(message.notice, message.webhooks)
@@ -122,7 +129,7 @@ class RoomDetector(Detector):
             await self._store(room.name, replace(latches, unsent=()), None)
 
     async def _store(self, room: str, latches: Latches, stored: bytes | str | None) -> None:
-        """Store latches, unless Redis has the same ones already."""
+        """Store latches, unless they are equal to those that Redis has (`stored`)."""
         if stored is None or latches.to_json() != text(stored):
             async with driver_errors("notices", self.timeout_s):
                 await self.redis.set(room_key(room, "notices"), latches.to_json())

@@ -1,4 +1,4 @@
-"""Requests and responses of webhooks, which never have URLs and secrets in them."""
+"""Request and response models of the API for webhooks. They never contain a URL or a secret."""
 
 from typing import Annotated, Literal
 
@@ -50,13 +50,13 @@ class ResendParameters(WebhookAddress):
     id: Annotated[str, *matching("[a-z0-9_-]{1,200}", "the id of a delivery")]
     """The message's id: `id` in its body, and the header `X-Waitroom-Delivery`."""
     attempts: Annotated[int, Field(ge=0, le=10**9)] | None = None
-    """Resend the message only if it has had this number of attempts. If two operators resend a
-    message at the same time, one request fails."""
+    """Resend the message only if it has had this number of attempts, so that only one of two
+    operators who resend it at the same time succeeds."""
 
 
 class TestParameters(WebhookAddress):
     room: Name | None = None
-    """The room that the test names. Default: the first room that the webhook is about."""
+    """The room that the test message names. Default: the first of the webhook's rooms, by name."""
 
 
 class WebhookDelivery(Reply):
@@ -71,9 +71,9 @@ class WebhookDelivery(Reply):
     at: Time
     """When the event happened."""
     state: DeliveryState
-    """`waiting`: the message will be sent, or sent again. `failed`: no more attempts follow."""
+    """`waiting`: the message will be sent, or retried. `failed`: there are no more attempts."""
     attempts: Count
-    """How often the message was sent."""
+    """How many attempts to send the message there were."""
     calls: Count | None
     """How many visitors are in the message, if the event is `called`."""
     last_attempt_at: Time | None
@@ -106,15 +106,15 @@ class WebhookState(DeliveryCounts):
     name: str
     """The webhook's name in the settings."""
     host: str
-    """The host in the webhook's URL, of which nothing else is shown."""
+    """The host of the webhook's URL. The rest of the URL is secret."""
     format: Literal["generic", "slack", "dingtalk"]
     """The format of the messages."""
     is_signed: bool
     """Whether the webhook has a secret."""
     events: list[str]
-    """The events that the webhook receives."""
+    """The events about which messages are sent to the webhook."""
     rooms: list[str]
-    """The rooms whose events the webhook receives. Empty: all rooms."""
+    """The rooms about which messages are sent to the webhook. Empty: all rooms."""
     last: WebhookDelivery | None
     """The latest message. null: none is stored."""
 
@@ -135,9 +135,9 @@ class Resent(Reply):
     webhook: str
     """The webhook's name."""
     queued: Count
-    """Messages that are sent again now."""
+    """Messages that will be sent again."""
     waiting: Count
-    """Messages that were already waiting, and are sent once."""
+    """Messages that were already waiting. They are not sent twice."""
 
 
 class SentTest(Reply):

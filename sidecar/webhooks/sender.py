@@ -1,10 +1,10 @@
-"""Sends the messages of webhooks. For each webhook one replica sends at a time.
+"""Sends the messages of webhooks. For each webhook, one replica at a time sends.
 
-The replica that has the webhook's leader lease sends from three queues at the same time: events,
-calls, and what operators resend. From each queue it sends the first message and stores the result
-in Redis. A message that is due again later delays the messages behind it. Each message is sent at
-least once: if a replica stops before it has stored the result, or its lease expires meanwhile, the
-next replica sends the message again with the same id.
+The replica that holds the webhook's leader lease sends from three queues concurrently: events,
+calls, and messages that operators resend. It sends the first message of a queue and stores the
+result in Redis. A message that waits for a retry delays the messages behind it. Each message is
+sent at least once: if a replica stops before it has stored the result, or its lease expires
+meanwhile, the next replica sends the message again with the same id.
 """
 
 import asyncio
@@ -25,34 +25,34 @@ from sidecar.rooms.service import WaitingRooms
 from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.leader_lease import LeaderLease
 from sidecar.webhooks.calls import select_claimable
-from sidecar.webhooks.deliveries import QUEUES, Delivery, DeliveryState, Head, QueueName
+from sidecar.webhooks.deliveries import QUEUES, Delivery, DeliveryState, QueueHead, QueueName
 from sidecar.webhooks.detector import CHECK_S, LEASE_MS
-from sidecar.webhooks.messages import compose_message, read_dingtalk, redact_response
+from sidecar.webhooks.messages import compose_message, read_dingtalk_response, redact_response
 from sidecar.webhooks.model import AnyNotice, CallNotice
 from sidecar.webhooks.redis_keys import webhook_key
 from sidecar.webhooks.retry import EXPIRY_S, SCHEDULE, TIMEOUT_S
-from sidecar.webhooks.service import Receiver, Webhooks
+from sidecar.webhooks.service import ConfiguredWebhook, Webhooks
 from sidecar.webhooks.settings import Webhook
 
-#: Old messages are deleted at every 60th check of the queues.
+#: The number of checks of the queues from one deletion of old messages to the next.
 _CHECKS_PER_TIDY = 60
-_OVER = "not sent: its calls are over, or the visitors have arrived"
+_EXPIRED_REASON = "not sent: its calls are over, or the visitors have arrived"
 
 log = structlog.get_logger()
 
 
 def open_session() -> aiohttp.ClientSession:
-    """Open an HTTP client that stores no cookies and obeys HTTPS_PROXY, HTTP_PROXY and NO_PROXY."""
+    """Open an HTTP client that ignores cookies and respects HTTPS_PROXY, HTTP_PROXY, NO_PROXY."""
     return aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), trust_env=True)
 
 
 async def send_notice(
     session: aiohttp.ClientSession, webhook: Webhook, notice: AnyNotice
 ) -> PostResult:
-    """Send a message once, with a new signature."""
-    read = read_dingtalk if webhook.format == "dingtalk" else None
+    """Send a message once, with a signature of the current time."""
+    reader = read_dingtalk_response if webhook.format == "dingtalk" else None
     message = compose_message(webhook, notice, now_s=time.time())
-    return await post(session, message, timeout_s=TIMEOUT_S, read=read, keep_error_body=True)
+    return await post(session, message, timeout_s=TIMEOUT_S, read=reader, keep_error_body=True)
 
 
 async def send_forever(
@@ -78,33 +78,33 @@ class Sender:
 
     def __init__(
         self,
-        receiver: Receiver,
+        webhook: ConfiguredWebhook,
         rooms: WaitingRooms,
         redis: Store,
         session: aiohttp.ClientSession,
         *,
         timeout_s: float,
     ) -> None:
-        self.receiver = receiver
+        self.webhook = webhook
         #: Whether this replica had the leader lease at the last check.
         self.is_leader = False
         self.tasks: dict[QueueName, asyncio.Task[None]] = {}
         self._rooms, self._redis, self._session = rooms, redis, session
         self._timeout_s = timeout_s
         self._replica = secrets.token_urlsafe(9)
-        key = webhook_key(receiver.name, "resending")
+        key = webhook_key(webhook.name, "resending")
         self._lease = LeaderLease(redis, key, owner=self._replica, timeout_s=timeout_s)
         self._checks = 0
-        receiver.export_zeros(room.name for room in rooms)
+        webhook.export_zeros(room.name for room in rooms)
 
     async def check_queues(self) -> None:
-        """Renew the leader lease, and start to send from each queue that has no running task."""
+        """Acquire or renew the leader lease. Then start a task for each queue that has none."""
         try:
             self.is_leader = await self._lease.hold(milliseconds=self.lease_ms)
             if self.is_leader and self._checks % _CHECKS_PER_TIDY == 0:
-                await self.receiver.deliveries.tidy()
+                await self.webhook.deliveries.tidy()
         except StoreError as error:
-            log.warning("resends_failed", webhook=self.receiver.name, error=str(error))
+            log.warning("resends_failed", webhook=self.webhook.name, error=str(error))
             return
         self._checks += 1
         for queue in QUEUES if self.is_leader else ():
@@ -119,14 +119,14 @@ class Sender:
         await stop_workers(*self.tasks.values())
         if self.is_leader:
             with suppress(StoreError):
-                if waiting := (await self.receiver.deliveries.count())["waiting"]:
+                if waiting := (await self.webhook.deliveries.count())["waiting"]:
                     hint = "another replica sends them, or this one when it is back"
-                    name = self.receiver.name
+                    name = self.webhook.name
                     log.warning("webhooks_undelivered", webhook=name, count=waiting, hint=hint)
 
     async def _send_queue(self, queue: QueueName) -> None:
         """Send the messages of a queue until it is empty or this replica has lost the lease."""
-        deliveries = self.receiver.deliveries
+        deliveries = self.webhook.deliveries
         try:
             while head := await deliveries.read_head(queue, owner=self._replica):
                 if head.delivery is None:
@@ -136,10 +136,10 @@ class Sender:
                 else:
                     await self._deliver_message(head, head.delivery)
         except StoreError as error:
-            log.warning("resends_failed", webhook=self.receiver.name, error=str(error))
+            log.warning("resends_failed", webhook=self.webhook.name, error=str(error))
 
-    async def _deliver_message(self, head: Head, delivery: Delivery) -> None:
-        """Send a message once and store the result. An operator's request causes no retry."""
+    async def _deliver_message(self, head: QueueHead, delivery: Delivery) -> None:
+        """Send a message once and store the result. Do not retry what an operator resends."""
         start_s, stored = time.monotonic(), delivery.notice
         notice, until_ms = await self._update_notice(head, stored)
         result, updated = PostResult(), delivery
@@ -147,32 +147,34 @@ class Sender:
             result, updated = await self._send_once(delivery, notice)
         elif not isinstance(stored, CallNotice):
             updated = replace(delivery, reason="too old")
-        elif head.request or delivery.attempts:
-            updated = replace(delivery, reason=_OVER)
+        elif head.resend_request or delivery.attempts:
+            updated = replace(delivery, reason=_EXPIRED_REASON)
         else:
-            await self.receiver.deliveries.delete(head)
+            await self.webhook.deliveries.delete(head)
             return
         pause_s = (
             SCHEDULE.pause_s(updated.attempts, result.retry_after_s) if result.may_retry else None
         )
         due_ms = head.now_ms + round((time.monotonic() - start_s + (pause_s or 0)) * 1000)
-        if pause_s is not None and due_ms < until_ms and not head.request:
-            self.receiver.log(stored, "retried", reason=updated.reason, in_s=round(pause_s, 1))
+        if pause_s is not None and due_ms < until_ms and not head.resend_request:
+            self.webhook.log(stored, "retried", reason=updated.reason, in_s=round(pause_s, 1))
             await self._store_result(head, replace(updated, due_ms=due_ms), "waiting")
             return
         state: Literal["delivered", "failed"] = "delivered" if result.is_taken else "failed"
-        count_calls = notice is not None and not head.request
+        count_calls = notice is not None and not head.resend_request
         reason = updated.reason
-        self.receiver.report(notice or stored, state, reason=reason, count_calls=count_calls)
-        resent_by = head.request.partition(" ")[2] or updated.resent_by
+        self.webhook.report(notice or stored, state, reason=reason, count_calls=count_calls)
+        resent_by = head.resend_request.partition(" ")[2] or updated.resent_by
         await self._store_result(head, replace(updated, due_ms=0, resent_by=resent_by), state)
 
-    async def _update_notice(self, head: Head, notice: AnyNotice) -> tuple[AnyNotice | None, int]:
-        """Return the message with the calls that can still be claimed, and the time (ms) until
-        which it may be sent. Return None for a message that has expired. Raises StoreError."""
+    async def _update_notice(
+        self, head: QueueHead, notice: AnyNotice
+    ) -> tuple[AnyNotice | None, int]:
+        """Return the message with only the calls that can still be claimed, or None if it has
+        expired. Return also the time (ms) until which it may be sent. Raises StoreError."""
         if not isinstance(notice, CallNotice):
             until_ms = notice.at_ms + EXPIRY_S * 1000
-            return notice if head.request or head.now_ms < until_ms else None, until_ms
+            return notice if head.resend_request or head.now_ms < until_ms else None, until_ms
         room = self._rooms.find(notice.room)
         if room is None:
             return None, 0
@@ -182,9 +184,9 @@ class Sender:
         calls, other_counts = await select_claimable(
             self._redis, room, notice.calls, epoch=epoch, timeout_s=timeout_s
         )
-        if not head.request:
+        if not head.resend_request:
             for reason, number in other_counts.items():
-                self.receiver.metrics.calls.labels(room.name, reason).inc(number)
+                self.webhook.metrics.calls.labels(room.name, reason).inc(number)
         if not calls:
             return None, 0
         at_ms = max(call.called_ms for call in calls)
@@ -195,13 +197,13 @@ class Sender:
         self, delivery: Delivery, notice: AnyNotice
     ) -> tuple[PostResult, Delivery]:
         """Send a message. Return the result, and the delivery with this result."""
-        start_s, webhook = time.monotonic(), self.receiver.settings
+        start_s, settings = time.monotonic(), self.webhook.settings
         try:
-            result = await send_notice(self._session, webhook, notice)
-        except Exception as error:  # noqa: BLE001 - the next message must be sent all the same
-            # The error's own text may have the webhook's address in it.
+            result = await send_notice(self._session, settings, notice)
+        except Exception as error:  # noqa: BLE001 - it must not prevent the next message
+            # The text of the error may contain the webhook's URL, which is secret.
             result = PostResult(reason=f"an error of the waiting room: {type(error).__name__}")
-        reason = redact_response(webhook, result.reason)
+        reason = redact_response(settings, result.reason)
         if isinstance(notice, CallNotice):  # Redis must not store the links, which are secret
             calls = tuple(replace(call, claim_url="") for call in notice.calls)
             notice = replace(notice, calls=calls)
@@ -213,17 +215,19 @@ class Sender:
             took_ms=round((time.monotonic() - start_s) * 1000),
             status=result.status,
             reason=reason,
-            body=redact_response(webhook, result.body) if reason else "",
+            body=redact_response(settings, result.body) if reason else "",
         )
         return result, updated
 
-    async def _store_result(self, head: Head, delivery: Delivery, state: DeliveryState) -> None:
-        """Store the result of a message. Repeat this until Redis is available."""
+    async def _store_result(
+        self, head: QueueHead, delivery: Delivery, state: DeliveryState
+    ) -> None:
+        """Store the result of a message. Retry until Redis is available."""
         while True:
             try:
-                await self.receiver.deliveries.settle(head, delivery, state)
+                await self.webhook.deliveries.settle(head, delivery, state)
             except StoreError as error:
-                log.warning("deliveries_not_saved", webhook=self.receiver.name, error=str(error))
+                log.warning("deliveries_not_saved", webhook=self.webhook.name, error=str(error))
                 await self.sleep(CHECK_S)
             else:
                 return

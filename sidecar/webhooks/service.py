@@ -1,4 +1,4 @@
-"""The webhooks of a replica, and how the final results of their messages are logged and counted."""
+"""The configured webhooks. Enqueues their messages, and logs and counts the final results."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Receiver:
-    """A configured webhook, with its messages."""
+class ConfiguredWebhook:
+    """A configured webhook, with its messages in Redis."""
 
     name: str
     settings: Webhook
     deliveries: Deliveries
     metrics: WebhookMetrics
 
-    def wants(self, room: str, event: str) -> bool:
+    def is_subscribed_to(self, room: str, event: str) -> bool:
         return event in self.settings.events and self.settings.is_about(room)
 
     def export_zeros(self, rooms: Iterable[str]) -> None:
-        """Create the counters of every possible result, so that they are exported as 0."""
+        """Create the counters of all possible results, so that they are exported as 0."""
         results = ("delivered", "failed", "dropped")
         for room in filter(self.settings.is_about, rooms):
             for event in self.settings.events:
@@ -40,8 +40,8 @@ class Receiver:
                     self.metrics.calls.labels(room, result)
 
     async def enqueue(self, notice: AnyNotice) -> None:
-        """Enqueue a message, and drop the oldest ones if too many wait. Idempotent by the
-        message's id. Raises StoreError."""
+        """Enqueue a message. If too many wait, drop the oldest. Idempotent by the message's id.
+        Raises StoreError."""
         for id_ in await self.deliveries.enqueue(notice):
             if dropped := await self.deliveries.drop(id_, reason="too many wait"):
                 self.report(dropped.notice, "dropped", reason=dropped.reason)
@@ -65,11 +65,12 @@ class Receiver:
             self.metrics.calls.labels(notice.room, result).inc(len(notice.calls))
 
     def log(self, notice: AnyNotice, result: str, write: Any = log.info, **more: object) -> None:
-        about = {"room": notice.room, "happened": notice.event, "id": notice.id}
-        write(f"webhook_{result}", webhook=self.name, host=self.settings.host, **about, **more)
+        """Log a result of a message."""
+        fields = {"room": notice.room, "happened": notice.event, "id": notice.id}
+        write(f"webhook_{result}", webhook=self.name, host=self.settings.host, **fields, **more)
 
 
-class Webhooks(Named[Receiver]):
+class Webhooks(Named[ConfiguredWebhook]):
     """All configured webhooks."""
 
     kind = "webhook"

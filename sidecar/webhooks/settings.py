@@ -1,4 +1,4 @@
-"""The settings of a webhook: its address and format, and the events and rooms it is about."""
+"""The settings of a webhook: its URL, its format, and the events and rooms it is about."""
 
 from typing import Annotated, Literal, get_args
 
@@ -16,15 +16,15 @@ from yarl import URL
 from sidecar.kit.setting_types import split_list
 from sidecar.kit.signing import MIN_WEBHOOK_SECRET_LENGTH
 
-#: A webhook whose settings name no events gets all of these.
+#: The default of a webhook's `events`.
 RoomEventName = Literal["queue_started", "queue_over", "queue_empty", "room_full"]
 ROOM_EVENT_NAMES: tuple[RoomEventName, ...] = get_args(RoomEventName)
-#: Only a webhook whose settings name `called` gets it, because it is about single visitors.
+#: `called` is not in the default, because its messages are about individual visitors.
 WebhookEventName = Literal[RoomEventName, "called"]
 
 
 def _check_url(value: str) -> str:
-    """Check that aiohttp can use a URL. Errors repeat no part of the URL, because it is secret."""
+    """Check that aiohttp can use a URL. Errors do not contain the URL, because it is secret."""
     try:
         url = URL(value)
     except (ValueError, IndexError):  # yarl raises IndexError for [] before @
@@ -36,25 +36,26 @@ def _check_url(value: str) -> str:
 
 
 class Webhook(BaseModel):
-    """The settings of one webhook. No output ever shows `url` and `secret`."""
+    """The settings of one webhook. `url` and `secret` are never shown or logged."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     url: Annotated[str, AfterValidator(_check_url)] = Field(repr=False)
-    """Where each notification is sent, by POST. It is never logged."""
+    """The URL to which messages are sent, by POST. It is never logged."""
     format: Literal["generic", "slack", "dingtalk"] = "generic"
-    """`generic`: a JSON object with the room's numbers. `slack` and `dingtalk`: a sentence in the
-    form that these take."""
+    """`generic`: a JSON object with the room's numbers. `slack` and `dingtalk`: a sentence, in the
+    format of these services."""
     secret: str = Field(default="", repr=False)
-    """Signs what is sent. 16 characters or more. For `dingtalk` it is the robot's own (`SEC…`);
-    `slack` takes none. Empty: nothing is signed."""
+    """The secret that signs the messages. At least 16 characters. For `dingtalk`: the secret of the
+    robot (`SEC…`). Not allowed for `slack`. Empty: messages are not signed."""
     events: Annotated[list[WebhookEventName], BeforeValidator(split_list)] = Field(
         default=[*ROOM_EVENT_NAMES], min_length=1
     )
-    """Which notifications. `called` is about single visitors whose turn it is: it is sent only
-    where you name it, in the format `generic`. In a variable, commas separate them."""
+    """The events about which messages are sent. `called` is about individual visitors whose turn it
+    is: it is sent only if you list it, and needs the format `generic`. In an environment variable,
+    separate events by commas."""
     rooms: Annotated[list[str], BeforeValidator(split_list)] = []
-    """Which rooms. Empty: all."""
+    """The rooms about which messages are sent. Empty: all rooms."""
 
     @field_validator("secret")
     @classmethod
@@ -83,7 +84,7 @@ class Webhook(BaseModel):
 
     @property
     def host(self) -> str:
-        """Return the part of the URL that is not secret."""
+        """Return the host of the URL, the only part that is not secret."""
         return URL(self.url).host or ""
 
     def is_about(self, room: str) -> bool:

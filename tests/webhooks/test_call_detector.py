@@ -370,7 +370,7 @@ async def test_a_stream_that_was_trimmed_is_said_and_gone_on_with(world, receive
 async def test_a_long_stream_is_read_in_pages(monkeypatch, world, receiver, hook):
     """A check reads a limited number of pages, and the next check reads the others."""
     monkeypatch.setattr(module, "PAGE_SIZE", 7)
-    monkeypatch.setattr(module, "PAGES", 3)
+    monkeypatch.setattr(module, "MAX_PAGES", 3)
     replica = await world.start(hook)
     visitors = await world.call(20)  # and as many events of joining
     for _ in range(3):
@@ -465,15 +465,15 @@ def test_a_cursor_tells_what_was_lost():
     calls than were read. A room that was imported has a higher number, and has lost nothing."""
     call = CalledVisitor("v", 5)
     page = CallPage([call], "6-0", is_end=True, total_calls=10, is_gone=True)
-    assert Cursor("4-0", 7).after(page) == (Cursor("6-0", 10), 2)
-    assert Cursor("4-0", 9).after(page) == (Cursor("6-0", 10), 0)
+    assert Cursor("4-0", 7).advance(page) == (Cursor("6-0", 10), 2)
+    assert Cursor("4-0", 9).advance(page) == (Cursor("6-0", 10), 0)
     kept = CallPage([call], "6-0", is_end=True, total_calls=10, is_gone=False)
-    assert Cursor("4-0", 7).after(kept) == (Cursor("6-0", 10), 0)
+    assert Cursor("4-0", 7).advance(kept) == (Cursor("6-0", 10), 0)
     more = CallPage([call], "6-0", is_end=False, total_calls=10, is_gone=True)
-    assert Cursor("4-0", 7).after(more) == (Cursor("6-0", 8), 0)
+    assert Cursor("4-0", 7).advance(more) == (Cursor("6-0", 8), 0)
     # I expect a store that was emptied to count anew, and nothing to be lost by it.
     fewer = CallPage([], "6-0", is_end=True, total_calls=1, is_gone=True)
-    assert Cursor("4-0", 7).after(fewer) == (Cursor("6-0", 1), 0)
+    assert Cursor("4-0", 7).advance(fewer) == (Cursor("6-0", 1), 0)
     assert Cursor.read(None) is Cursor.read("{") is Cursor.read("[]") is None
 
 

@@ -13,7 +13,7 @@ import pytest
 from sidecar.kit.http_post import interpret_status
 from sidecar.kit.retry import parse_retry_after
 from sidecar.rooms.store.replies import Snapshot
-from sidecar.webhooks.messages import compose_message, read_dingtalk, write_sentence
+from sidecar.webhooks.messages import compose_message, read_dingtalk_response, write_sentence
 from sidecar.webhooks.model import Notice
 from sidecar.webhooks.room_events import Latches, Unsent, detect_events
 from sidecar.webhooks.settings import ROOM_EVENT_NAMES, Webhook
@@ -300,7 +300,7 @@ def test_what_a_status_means(status, taken, later):
 )
 def test_dingtalk_says_no_with_200(body, taken, later):
     """The errcode in the body decides."""
-    answer = read_dingtalk(body)
+    answer = read_dingtalk_response(body)
     assert (answer.is_taken, answer.may_retry) == (taken, later)
     assert taken or answer.reason
 

@@ -9,9 +9,9 @@ from structlog.testing import capture_logs
 from sidecar.storage.redis.connect import connect
 from sidecar.storage.redis.leader_lease import LeaderLease
 from sidecar.webhooks import deliveries as kept
-from sidecar.webhooks.deliveries import STORED_S, Delivery, Head
+from sidecar.webhooks.deliveries import STORED_S, Delivery, QueueHead
 from sidecar.webhooks.messages import redact_response
-from sidecar.webhooks.model import CalledVisitor, CallNotice, Notice, create_test
+from sidecar.webhooks.model import CalledVisitor, CallNotice, Notice, create_test_notice
 from sidecar.webhooks.redis_keys import webhook_key
 from sidecar.webhooks.retry import EXPIRY_S, SCHEDULE
 from sidecar.webhooks.sender import send_notice
@@ -19,7 +19,7 @@ from sidecar.webhooks.settings import Webhook
 from tests.support.processes import free_port
 from tests.support.receiver import Receiver, until
 
-NOW_MS = create_test("shop", 1).at_ms
+NOW_MS = create_test_notice("shop", 1).at_ms
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +58,7 @@ async def settle(store, each, state="failed", attempts=8, request="", **more) ->
     """Store a result as the sender does."""
     delivery = Delivery(each, attempts, **more)
     await store.enqueue(each)
-    await store.settle(Head(each.id, delivery, request, 0), delivery, state)
+    await store.settle(QueueHead(each.id, delivery, request, 0), delivery, state)
 
 
 async def fail(store, *ids: str) -> None:
@@ -162,11 +162,11 @@ async def test_too_many_drop_the_oldest(monkeypatch, world, store, receiver):
     receiver.answers = [None]
     replica = world.replica(hook(receiver))
     (sender,) = replica.senders
-    await sender.receiver.enqueue(notice(0))
+    await sender.webhook.enqueue(notice(0))
     await send_first(replica, receiver)
     with capture_logs() as logs:
         for number in range(1, 6):
-            await sender.receiver.enqueue(notice(number))
+            await sender.webhook.enqueue(notice(number))
     dropped = [(line["id"], line["reason"]) for line in logs if line["event"] == "webhook_dropped"]
     assert dropped == [("n1", "too many wait"), ("n2", "too many wait")]
     labels = {"room": "shop", "event": "room_full", "result": "dropped"}
@@ -188,7 +188,7 @@ async def test_one_that_hangs_delays_no_other(world, receiver, quick):
     await replica.send()
     await until(lambda: len(receiver.came) == 1, "one that is not answered")
     await until(lambda: quick.ids == ["n1", "n2"], "both of the other")
-    test = create_test("shop", 1)
+    test = create_test_notice("shop", 1)
     await world.deliveries().add(test, by="Ann")
     await replica.send()
     await until(lambda: receiver.ids == ["n1", test.id], "the test")
@@ -219,7 +219,7 @@ async def test_what_cannot_be_settled_is_settled_later(world, store, tmp_path, r
     await enqueue(store, 1)
     await send_first(replica, receiver)
     gone = connect(f"unix://{tmp_path}/none.sock", timeout_s=1)
-    deliveries = sender.receiver.deliveries
+    deliveries = sender.webhook.deliveries
     deliveries._redis, real = gone, deliveries._redis
     with capture_logs() as logs:
         receiver.let_go()
@@ -344,7 +344,7 @@ async def test_a_slow_replica_ends_no_later_request(world, store):
     await store.resend(["n1"], by="Ben")
     await store.settle(head, head.delivery, "delivered")
     # Nor does what the queue's sender had to say.
-    await store.settle(replace(head, request=""), head.delivery, "failed")
+    await store.settle(replace(head, resend_request=""), head.delivery, "failed")
     assert (await requests(world), await world.states()) == (["Ben"], {"n1": "waiting"})
 
 
@@ -374,7 +374,7 @@ async def test_it_is_one_attempt_whose_answer_is_kept(world, store, receiver):
 
 async def test_a_test_is_sent_and_kept(world, store, receiver):
     """A program recognizes a test by its event."""
-    test = create_test(world.name, 5)
+    test = create_test_notice(world.name, 5)
     await store.add(test, by="Ann")
     assert await world.states() == {test.id: "waiting"}
     await finish(world.replica(hook(receiver)))

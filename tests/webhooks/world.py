@@ -18,7 +18,7 @@ from sidecar.webhooks.metrics import WebhookMetrics
 from sidecar.webhooks.redis_keys import webhook_key
 from sidecar.webhooks.room_events import RoomDetector
 from sidecar.webhooks.sender import Sender, open_session
-from sidecar.webhooks.service import Receiver as Hook
+from sidecar.webhooks.service import ConfiguredWebhook as Hook
 from sidecar.webhooks.service import Webhooks
 from sidecar.webhooks.settings import Webhook
 from tests.support.receiver import until

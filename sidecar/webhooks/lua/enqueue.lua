@@ -1,8 +1,8 @@
--- Queues a message for the sender. Queueing the same id twice has no effect.
+-- Adds a message to a queue, unless a message with the same id was added before.
 -- KEYS    deliveries, resends, waiting, delivered, failed, events, calls, resending
--- ARGV    id, the document (JSON), when the event happened, ms, the number of the queue in KEYS,
---         how many messages may wait behind the first, how long the keys are kept, s
--- RETURNS the ids of the messages over that limit, oldest first
+-- ARGV    1 id  2 the document (JSON)  3 when the event happened, ms  4 the number of the queue in
+--         KEYS  5 how many messages may wait behind the first one  6 how long the keys live, s
+-- RETURNS the ids of the messages over this limit, oldest first
 local id, queue = ARGV[1], KEYS[tonumber(ARGV[4])]
 local is_settled = redis.call('ZSCORE', KEYS[4], id) or redis.call('ZSCORE', KEYS[5], id)
 if not is_settled and redis.call('HEXISTS', KEYS[2], id) == 0

@@ -1,15 +1,15 @@
--- Finds the first message of a queue, for the replica that has the leader lease.
+-- Finds the first message of a queue, if the replica holds the leader lease.
 -- KEYS    deliveries, resends, waiting, delivered, failed, events, calls, resending
--- ARGV    the replica, the number of the queue in KEYS (2: messages to resend), now, ms, or '' for
---         Redis' own time
--- RETURNS an empty list if the queue is empty or another replica has the lease; else the id, the
---         document ('' if there is none), the request to resend it or '', now
+-- ARGV    1 the replica  2 the number of the queue in KEYS (2: messages to resend)
+--         3 now, ms, or '' for Redis' own time
+-- RETURNS an empty list if the queue is empty or the replica does not hold the lease; else the id,
+--         the document ('' if there is none), an operator's request to resend it or '', now
 if redis.call('GET', KEYS[8]) ~= ARGV[1] then return {} end
-local queue_number, id, first = tonumber(ARGV[2]), nil, nil
+local queue_number, id, first_at = tonumber(ARGV[2]), nil, nil
 if queue_number == 2 then
-  for _, each in ipairs(redis.call('HKEYS', KEYS[2])) do
-    local at = tonumber(redis.call('ZSCORE', KEYS[3], each) or 0)
-    if not first or at < first then id, first = each, at end
+  for _, resent_id in ipairs(redis.call('HKEYS', KEYS[2])) do
+    local at = tonumber(redis.call('ZSCORE', KEYS[3], resent_id) or 0)
+    if not first_at or at < first_at then id, first_at = resent_id, at end
   end
 else
   id = redis.call('ZRANGE', KEYS[queue_number], 0, 0)[1]

@@ -1,8 +1,8 @@
 -- Stores an operator's request to resend messages, or to send a new one.
 -- KEYS    deliveries, resends, waiting, delivered, failed, events, calls, resending
--- ARGV    the request; the number of attempts that the message must have had ('': any number); how
---         long the keys are kept, s; of a new message the document and its time, ms, else '' and
---         ''; the ids
+-- ARGV    1 the request  2 the number of attempts that the message must have had ('': any)  3 how
+--         long the keys live, s  4 the document of a new message, or ''  5 its time, ms  6 from
+--         here on: the ids of the messages
 -- RETURNS for each id: unknown, waiting, changed (the number of attempts differs) or queued
 local replies = {}
 for i = 6, #ARGV do
