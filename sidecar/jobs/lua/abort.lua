@@ -1,5 +1,5 @@
--- Requests that the worker of a job aborts the call. The worker gets a wake-up, and reads the
--- request when it renews its lock.
+-- Asks the worker of a job to abort the call. The worker gets a wake-up, and reads the request when
+-- it renews its lock.
 -- KEYS     jobs/parts/head
 -- ARGV     4 the job
 -- RETURNS  now; 1 if a worker has the job, else 0

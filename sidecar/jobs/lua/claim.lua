@@ -5,8 +5,8 @@
 --          9 the target's limit of concurrent calls  10 1 if the target is paused
 --          11 the duration of a worker's lock, µs  12 the duration of a permit, µs
 -- RETURNS  now; 1 if the target is ready; when to claim again, µs (-1: after a wake-up); when Redis
---          was found empty, µs, or 0; then for each call: job, fence, order, 1 if the job is
---          online, 1 if the call is a trial
+--          was first seen to be empty, µs, or 0; then for each call: job, fence, order, 1 if the
+--          job is online, 1 if the call is a trial
 -- @include "jobs/parts/call"
 local function run(KEYS, ARGV)
   begin_state(KEYS, ARGV)
@@ -15,18 +15,18 @@ local function run(KEYS, ARGV)
   lock_us, permit_us, replies = tonumber(ARGV[11]), tonumber(ARGV[12]), {}
   settle_due_jobs()
   if free_slots > 0 and math.abs(now - (target.runner or 0)) >= 1000000 then target.runner = now end
-  -- Once calls have begun, a clock that jumps back must not stop them.
+  -- Once the target has become ready, a clock that jumps back must not stop its calls.
   if target.ready and target.ready <= now then target.ready = 1 end
   is_trial = read_breaker_state() == 'trial'
   free_calls = (is_trial and 1 or tonumber(ARGV[9])) - redis_call('ZCARD', ACTIVE)
 
   local claim_at = find_next_claim_time()
-  local born = 0
+  local detected_us = 0
   if not target.ready then
     redis_call('HSETNX', STATE, 'born', int(now))
-    born = tonumber(redis_call('HGET', STATE, 'born'))
+    detected_us = tonumber(redis_call('HGET', STATE, 'born'))
   end
   finish_state()
-  return {now, target.ready and 1 or 0, claim_at < math.huge and claim_at or -1, born,
+  return {now, target.ready and 1 or 0, claim_at < math.huge and claim_at or -1, detected_us,
     unpack(replies)}
 end

@@ -1,4 +1,4 @@
--- Ends calls of online jobs when their clients report the result.
+-- Ends calls of online jobs, because their clients or nginx reported the end.
 -- KEYS     jobs/parts/head
 -- ARGV     from 4 on, for each call: job, fence, 1 if it failed
 -- RETURNS  now; then for each call: 1 if it was ended; 0 if it does not exist; -2 if it is unknown,
@@ -17,7 +17,7 @@ local function run(KEYS, ARGV)
       dropped[#dropped + 1] = job
       count(ARGV[i + 2] == '1' and 'failed' or 'completed')
       record_duration(math.max(0, now - began))
-      -- The report does not show how the target behaved, but every trial must end.
+      -- The report does not tell how the target behaved, but every trial must end.
       if is_trial then close_breaker() end
     end
     replies[#replies + 1] = is_current and 1 or (target.ready and 0 or -2)

@@ -1,12 +1,13 @@
 -- Reads the state of the target's queue and of some jobs. Changes nothing.
 -- KEYS     jobs/parts/head; jobs/parts/rate
 -- ARGV     4 to 7 jobs/parts/rate; from 8 on the ids of the jobs
--- RETURNS  now; the numbers of jobs in line, later, active and reserved; the smoothed duration of a
---          call, µs (-1: not measured yet); calls that count in the rate's window; the breaker's
---          state; until when it is open, µs; until when the target is held, µs; 1 if the target is
---          ready; when a worker last asked for jobs, µs (0: never); the counters called,
---          completed, failed, retried, lost, expired; then for each job: its state, position in
---          the queue (0: not queued), fence (0: none), when that state ends, µs (0: it has no end)
+-- RETURNS  now; the numbers of jobs in `line`, `later`, `active` and `reserved`; the smoothed
+--          duration of a call, µs (-1: not measured yet); calls that count in the rate's window;
+--          the breaker's state; until when it is open, µs; until when the target is held by a
+--          Retry-After, µs; 1 if the target is ready; when a worker last asked for jobs, µs (0:
+--          never); the counters called, completed, failed, retried, lost, expired; then for each
+--          job: its state, position in the queue (0: not queued), fence (0: none), when that
+--          state ends, µs (0: it has no end)
 -- @include "jobs/parts/breaker"
 -- @include "jobs/parts/rate"
 local COUNTERS = {'called', 'completed', 'failed', 'retried', 'lost', 'expired'}

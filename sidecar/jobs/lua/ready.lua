@@ -1,7 +1,7 @@
 -- Marks a target as ready after its queue was rebuilt. Calls begin after a delay. If the target is
 -- ready already, nothing changes.
 -- KEYS     jobs/parts/head
--- ARGV     4 the delay, µs  5 when the queue was found lost, µs, or ''
+-- ARGV     4 the delay, µs  5 when the queue was first seen to be lost, µs, or ''
 -- RETURNS  now; 1, or 0 if the queue was lost again since
 -- @include "jobs/parts/head"
 local function run(KEYS, ARGV)

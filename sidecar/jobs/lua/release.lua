@@ -1,4 +1,4 @@
--- Ends calls, except those whose lock another worker has by now.
+-- Ends the calls of workers, except calls whose lock another worker has by now.
 -- KEYS     jobs/parts/head
 -- ARGV     4 1 to wake the other workers, because this one will not claim again
 --          then for each call: job, fence, outcome (answered; rejected: answered, but the job
@@ -8,7 +8,8 @@
 -- @include "jobs/parts/breaker"
 local WIDTH, AFTER_TRIAL_US = 7, 1000000
 
--- Counts a call by its outcome. Returns whether other workers must be woken.
+-- Counts a call by its outcome. Returns true if other workers must be woken, because this closed
+-- the breaker.
 local function record_outcome(outcome, took_us, is_trial, break_after)
   if outcome == 'answered' or outcome == 'rejected' then
     count(outcome == 'answered' and 'completed' or 'failed')

@@ -1,4 +1,4 @@
--- Gives jobs that are being submitted their orders, and reserves a place in the queue for each.
+-- Gives each job that is being submitted its order, and reserves a place in the queue for it.
 -- KEYS     jobs/parts/head
 -- ARGV     4 how long a reservation lasts, µs; then for each job: its id, how many jobs may wait or
 --          '', its class or '', the target's classes as JSON (head_start in seconds, and priority,
@@ -7,7 +7,8 @@
 -- @include "jobs/parts/state"
 local WIDTH = 4
 
--- Returns the order of the latest job. A class that the target lacks has no effect.
+-- Returns the order of a job of this class that has arrived at target.last_order. A class that the
+-- target does not have has no effect.
 local function compute_order(class, classes)
   local rules = classes[class]
   if not rules then return target.last_order end
@@ -36,7 +37,7 @@ local function run(KEYS, ARGV)
   end
   queue.write_all('ZADD', RESERVED, adds)
   finish_state()
-  local over = redis_call('ZRANGEBYSCORE', RESERVED, '-inf', int(now), 'LIMIT', 0, LOOP_LIMIT)
-  queue.write_all('ZREM', RESERVED, over)
+  local expired = redis_call('ZRANGEBYSCORE', RESERVED, '-inf', int(now), 'LIMIT', 0, LOOP_LIMIT)
+  queue.write_all('ZREM', RESERVED, expired)
   return replies
 end

@@ -1,8 +1,8 @@
 -- Checks which targets have work, for processes that may have missed a wake-up.
 -- KEYS     for each target: state, line, later, active, ended (names and types: jobs/redis_keys.py)
--- ARGV     1 now, µs, or '' for Redis' own time; then for each target: 1 if a worker asks for its
---          jobs
--- RETURNS  for each target: 1 if a job waits, is called or has ended, or if Redis was emptied
+-- ARGV     1 now, µs, or '' for Redis' own time; then for each target: 1 if the process has a
+--          worker for its jobs
+-- RETURNS  for each target: 1 if a job waits, is active or timed out, or if Redis was emptied
 -- @include "limits/parts/head"
 local KEYS_PER_TARGET = 5
 

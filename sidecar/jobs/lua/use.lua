@@ -1,14 +1,15 @@
--- Uses permits, each once. From then on a call is active until it ends or times out.
+-- Uses permits. A permit can be used once. From then on, its call is active until it ends or times
+-- out.
 -- KEYS     jobs/parts/head
--- ARGV     from 4 on, for each permit: job, fence, the length of the term, µs, the request's id or
---          ''
--- RETURNS  now; then for each permit: 1 if the client may call (again if the request is the same);
---          0 if the permit was used before; -1 if the job is not called; -2 if that is unknown,
---          because the queue was lost and is not rebuilt yet
+-- ARGV     from 4 on, for each permit: job, fence, how long the call may take (its term), µs, the
+--          id of the request that uses the permit, or ''
+-- RETURNS  now; then for each permit: 1 if the client may make the call (or the same request used
+--          the permit before); 0 if another request used it; -1 if the permit is not valid any
+--          more; -2 if that is unknown, because the queue was lost and is not rebuilt yet
 -- @include "jobs/parts/state"
 local function run(KEYS, ARGV)
   begin_state(KEYS, ARGV)
-  local replies, unknown = {now}, target.ready and -1 or -2
+  local replies, invalid = {now}, target.ready and -1 or -2
   for i = 4, #ARGV, 4 do
     local job, permit_fence, term_us, request = unpack(ARGV, i, i + 3)
     local fence, call_state, _, is_trial, used_by = read_fact(redis_call('HGET', FACTS, job))
@@ -21,7 +22,7 @@ local function run(KEYS, ARGV)
     end
     local is_repeat = call_state == 'u' and request ~= '' and used_by == request
     local reply = (call_state == 'c' or is_repeat) and 1 or call_state == 'u' and 0
-    replies[#replies + 1] = is_current and reply or unknown
+    replies[#replies + 1] = is_current and reply or invalid
   end
   return replies
 end

@@ -1,6 +1,6 @@
-"""Attempts of jobs in SQL, for workers and reconcilers. Only the attempt with a job's latest
-`fence` may write: an attempt with an older fence was too slow, and another worker has the job by
-now."""
+"""Records attempts of jobs in SQL, for workers and reconcilers. Only the attempt with a job's
+latest `fence` may write: an attempt with an older fence was too slow, and another worker has the
+job by now."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -17,11 +17,11 @@ from sidecar.storage.sql.transactions import Transactions, isolate_errors
 
 #: The most jobs in one transaction.
 BATCH_LIMIT = 200
-#: The most characters of an error in the database.
+#: The most characters of an error text in the database.
 _MAX_ERROR_LENGTH = 1000
-_UPDATE = update(jobs).where(jobs.c.id == bindparam("which"))
+_UPDATE = update(jobs).where(jobs.c.id == bindparam("job_id"))
 _DELETE_STALE = delete(chunks).where(
-    chunks.c.job == bindparam("which"), chunks.c.fence != bindparam("latest")
+    chunks.c.job == bindparam("job_id"), chunks.c.fence != bindparam("latest_fence")
 )
 _WAITING = select(
     jobs.c.id, jobs.c.queue_order, jobs.c.kind == "online", jobs.c.not_before_ms
@@ -29,7 +29,7 @@ _WAITING = select(
 
 
 class AttemptRepository:
-    """The attempts of jobs, and the jobs from which a target's queue is rebuilt."""
+    """Records the attempts of jobs, and lists the jobs from which a target's queue is rebuilt."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -46,8 +46,8 @@ class AttemptRepository:
         *,
         before_ms: int | None = None,
     ) -> list[QueueEntry]:
-        """Return a target's pending jobs that were submitted before `before_ms`, in their order.
-        `after`: the order and id of the last job on the previous page."""
+        """Return a page of a target's pending jobs that were submitted before `before_ms`, in their
+        order. `after` is the order and id of the last job on the previous page."""
         query = _WAITING.where(jobs.c.target == target, jobs.c.state == State.PENDING)
         if after is not None:
             order, id_ = after
@@ -73,7 +73,7 @@ class AttemptRepository:
         return {name for (name,) in await self._transactions.read(query)}
 
     async def find_last_start_ms(self, target: str) -> int | None:
-        """Return when the target's latest call began. None if no call in the database did."""
+        """Return when the target's latest call began. None if the database has no such call."""
         of_target = jobs.c.target == target
         running = select(func.max(jobs.c.started_ms)).where(of_target, jobs.c.ended_ms.is_(None))
         ended = (
@@ -95,8 +95,8 @@ class AttemptRepository:
 
     async def start(self, claims: Sequence[tuple[str, int]], *, at_ms: int) -> list[Job]:
         """Start claimed jobs, given as (id, fence), and return the started jobs with their bodies.
-        Skips jobs that have expired or ended. A job that a lost worker had counts one more failure.
-        Idempotent."""
+        Skips jobs that have expired or ended. If the previous worker of a job was lost, that counts
+        as a failure of the job. Idempotent."""
         fences = dict(claims)
         if not fences:
             return []
@@ -117,7 +117,7 @@ class AttemptRepository:
                         "not_before_ms": None,
                     }
                     current = replace(job, **changes)
-                    started.append({"which": job.id, **changes})
+                    started.append({"job_id": job.id, **changes})
                 if current.state is State.PROCESSING and current.fence == fence:
                     claimed.append(current)
             if started:
@@ -145,11 +145,11 @@ class AttemptRepository:
                 if job.state not in ACTIVE_STATES:
                     continue
                 job.state = ending.state
-                written.append({"which": job.id, **_make_values(ending, job)})
+                written.append({"job_id": job.id, **_make_values(ending, job)})
                 if ending.body:
                     bodies.append(_make_chunk_row(job.id, job.fence, 0, ending.body))
                 if job.attempts > 1 and job.is_ended:
-                    stale.append({"which": job.id, "latest": job.fence})
+                    stale.append({"job_id": job.id, "latest_fence": job.fence})
             statements = (_UPDATE, written), (self._upsert_chunk, bodies), (_DELETE_STALE, stale)
             for statement, rows in statements:
                 if rows:
@@ -173,8 +173,8 @@ class AttemptRepository:
         return await self._transactions.write(work)
 
     async def set_called(self, id_: str, fence: int, *, at_ms: int) -> bool:
-        """Write that an online job has its permit. Return False if the job has expired or is not
-        pending. Idempotent."""
+        """Record that an online job was called. Return False if the job has expired, or is neither
+        pending nor called. Idempotent."""
         is_pending = and_(jobs.c.state == State.PENDING, jobs.c.expires_ms > at_ms)
         is_called = and_(jobs.c.state == State.CALLED, jobs.c.fence <= fence)
         change = update(jobs).where(jobs.c.id == id_, or_(is_pending, is_called))
@@ -183,8 +183,8 @@ class AttemptRepository:
         )
 
     async def set_used(self, id_: str, fence: int, *, at_ms: int) -> bool:
-        """Write that a permit was used, so that the call has begun. Return False if the job has
-        ended or a later permit. Idempotent."""
+        """Record that a permit was used, so that the call has begun. Return False if the job has
+        ended, or has a later permit. Idempotent."""
         is_called = and_(jobs.c.state == State.CALLED, jobs.c.fence <= fence)
         change = update(jobs).where(jobs.c.id == id_, or_(jobs.c.state == State.PENDING, is_called))
         values = {"state": State.PROCESSING, "started_ms": at_ms, "fence": fence}
@@ -201,18 +201,18 @@ def _make_chunk_row(id_: str, fence: int, number: int, data: bytes) -> dict[str,
 
 def _make_values(ending: Ending, job: Job) -> dict[str, Any]:
     """Return the columns that an ending changes in its job's row."""
-    is_over = ending.state in ENDED
+    has_ended = ending.state in ENDED
     # An error may quote a response, with characters that a text column refuses.
     error = ending.error[:_MAX_ERROR_LENGTH].replace("\0", "").encode(errors="replace").decode()
     return {
         "state": ending.state,
         "expires_ms": job.expires_ms if ending.expires_ms is None else ending.expires_ms,
-        "not_before_ms": None if is_over else ending.not_before_ms,
-        "ended_ms": ending.at_ms if is_over else None,
+        "not_before_ms": None if has_ended else ending.not_before_ms,
+        "ended_ms": ending.at_ms if has_ended else None,
         "failures": job.failures + ending.is_counted,
         "error": error,
         "status": ending.status,
-        "result_headers": ending.headers if is_over else {},
-        "result_size": ending.size if is_over else 0,
-        "callback_ms": ending.at_ms if is_over and job.callback_url is not None else None,
+        "result_headers": ending.headers if has_ended else {},
+        "result_size": ending.size if has_ended else 0,
+        "callback_ms": ending.at_ms if has_ended and job.callback_url is not None else None,
     }

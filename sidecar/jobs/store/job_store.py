@@ -25,7 +25,7 @@ class JobStore:
         self.targets = TargetRepository(self.transactions)
 
     async def check(self) -> None:
-        """Raise DatabaseError unless the tables have this version's revision."""
+        """Raise DatabaseError unless the tables have the revision that this version needs."""
         await sql.check_revision(self.engine, JOBS, self.migrate)
 
     async def migrate(self) -> tuple[str | None, str]:
@@ -44,7 +44,7 @@ class TargetRepository:
         self._upsert = transactions.upsert(targets)
 
     async def all(self) -> dict[str, str]:
-        """Return the settings of all these targets by name."""
+        """Return the settings of all targets that were changed or created, by name."""
         rows = await self._transactions.read(select(targets.c.name, targets.c.settings))
         return {row.name: row.settings for row in rows}
 

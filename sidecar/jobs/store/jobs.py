@@ -1,4 +1,5 @@
-"""Jobs in SQL, as clients use them: insert, find, search, count, cancel and retry jobs."""
+"""Inserts, finds, counts, cancels, retries and searches for jobs in SQL, for clients and
+operators."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ from sidecar.storage.sql.transactions import Transactions, isolate_errors
 
 #: The most jobs in one transaction.
 BATCH_LIMIT = 200
-#: The most ids in one IN (…).
+#: The most ids in one IN (…) of a statement.
 _MAX_IDS = 500
 #: How many parts of a body are read at a time.
 _PARTS_PER_READ = 4
@@ -62,8 +63,8 @@ _NEWEST = (jobs.c.created_ms.desc(), jobs.c.id.desc())
 
 @dataclass(frozen=True, slots=True)
 class EndedJobs:
-    """The numbers of jobs that ended in one step, which begins at `at_ms`. The means are of the
-    jobs whose calls began, and None if there are none."""
+    """The numbers of jobs that ended in one step of time, which begins at `at_ms`. The means are of
+    the jobs whose calls began, and None if there are none."""
 
     at_ms: int
     completed: int
@@ -77,7 +78,7 @@ class EndedJobs:
 
 
 class JobRepository:
-    """The rows of jobs."""
+    """Reads and writes the rows of jobs."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -91,14 +92,14 @@ class JobRepository:
 
     async def _insert(self, batch: Sequence[Job]) -> list[Job]:
         # Sorted, so that two batches with the same keys do not deadlock.
-        keys = sorted({_get_key(job) for job in batch if job.idempotency_key})
-        rows = [to_row(job) for job in sorted(batch, key=_get_key)]
+        keys = sorted({_get_owner_and_key(job) for job in batch if job.idempotency_key})
+        rows = [to_row(job) for job in sorted(batch, key=_get_owner_and_key)]
         # One IN for each owner, because MariaDB would read all rows for an IN of pairs.
         key_conditions = (
             and_(jobs.c.owner == owner, jobs.c.idempotency_key.in_([key for _, key in pairs]))
             for owner, pairs in groupby(keys, key=itemgetter(0))
         )
-        # Only ids, which are in the index, because most belong to the jobs just inserted.
+        # Reads only ids, which are in the index, because most jobs were inserted just before.
         columns = (jobs.c.owner, jobs.c.idempotency_key, jobs.c.id)
         ids_of_keys = select(*columns).where(or_(false(), *key_conditions))
 
@@ -113,7 +114,8 @@ class JobRepository:
                 earlier = await connection.execute(FIND.where(jobs.c.id.in_(earlier_ids)))
                 jobs_by_id |= {row.id: to_job(row) for row in earlier}
             reply_ids = (
-                ids.get(_get_key(job), "") if job.idempotency_key else job.id for job in batch
+                ids.get(_get_owner_and_key(job), "") if job.idempotency_key else job.id
+                for job in batch
             )
             return [jobs_by_id.get(id_) for id_ in reply_ids]
 
@@ -130,13 +132,13 @@ class JobRepository:
         return (await self.find_many([id_])).get(id_)
 
     async def find_by_key(self, owner: str, key: str) -> Job | None:
-        """Return the job of an owner with an idempotency key, without its body, or None."""
+        """Return an owner's job with this idempotency key, without its body, or None."""
         conditions = (jobs.c.owner == owner, jobs.c.idempotency_key == key)
         rows = await self._transactions.read(FIND.where(*conditions))
         return to_job(rows[0]) if rows else None
 
     async def find_many(self, ids: Iterable[str]) -> dict[str, Job]:
-        """Return the jobs that exist of these ids, by id and without their bodies."""
+        """Return the jobs with these ids, as far as they exist, by id and without their bodies."""
         jobs_by_id: dict[str, Job] = {}
         valid_ids = [id_ for id_ in ids if ID_OR_NAME.match(id_)]
         for start in range(0, len(valid_ids), _MAX_IDS):
@@ -146,8 +148,8 @@ class JobRepository:
         return jobs_by_id
 
     async def read_body(self, id_: str) -> AsyncIterator[bytes]:
-        """Iterate over the body of an ended job's result. The iteration ends early if the job is
-        removed meanwhile."""
+        """Iterate over the response body of an ended job, in parts. The iteration ends early if the
+        job is removed meanwhile."""
         last = -1
         while True:
             rows = await self._transactions.read(
@@ -180,9 +182,9 @@ class JobRepository:
     async def count_ended(
         self, target: str, since_ms: int, until_ms: int, step_ms: int
     ) -> list[EndedJobs]:
-        """Count a target's jobs that ended in a period, by steps. Steps in which no job ended are
-        left out."""
-        # As literals, because PostgreSQL would not see that a parameter is the same in GROUP BY.
+        """Count a target's jobs that ended in a period, for each step of `step_ms`. Omits steps in
+        which no job ended."""
+        # Literals, because PostgreSQL would not see that a parameter is the same in GROUP BY.
         since: Any = literal_column(str(int(since_ms)))
         step: Any = literal_column(str(int(step_ms)))
         begins = jobs.c.ended_ms - (jobs.c.ended_ms - since) % step
@@ -215,14 +217,14 @@ class JobRepository:
     # Changing ---------------------------------------------------------------------------------
 
     async def cancel(self, id_: str, *, at_ms: int, expires_ms: int) -> bool:
-        """Cancel a job. Return False if the job does not wait for its call any more."""
+        """Cancel a job. Return False if the job no longer waits for its call."""
         cancel = update(jobs).where(jobs.c.id == id_, jobs.c.state.in_(WAITING_STATES))
         values = make_ended_values(State.CANCELLED, at_ms, expires_ms)
         return await self._transactions.change(cancel.values(values))
 
     async def retry(self, id_: str, *, order: int, at_ms: int, expires_ms: int) -> bool:
-        """Reset an ended job to pending, with all of its retries and without its result. Return
-        False if the job has not ended or is being deleted."""
+        """Reset an ended job to pending, with all retries left and without its result. Return False
+        if the job has not ended or has expired."""
         conditions = (jobs.c.id == id_, jobs.c.state.in_(ENDED), jobs.c.expires_ms > at_ms)
         changes = {"state": State.PENDING, "queue_order": order, "expires_ms": expires_ms}
         reset = update(jobs).where(*conditions).values({**_RESET_VALUES, **changes})
@@ -248,7 +250,7 @@ class JobRepository:
         )
 
 
-def _get_key(job: Job) -> tuple[str, str]:
+def _get_owner_and_key(job: Job) -> tuple[str, str]:
     return (job.owner, job.idempotency_key) if job.idempotency_key else ("", "")
 
 
@@ -257,7 +259,7 @@ def _jobs_in_states_expr(*states: State) -> Any:
 
 
 def _compute_mean(total: Any, count: int) -> int | None:
-    """Return the mean, at least 0, because the clocks of two processes may differ."""
+    """Return the mean, or 0 if it is negative because the clocks of two processes differ."""
     return max(0, round(total / count)) if count else None
 
 
@@ -279,7 +281,7 @@ class JobSearch:
             *_make_other_conditions(query),
             *_make_end_conditions(end),
         ]
-        # The subquery only uses the index. Otherwise MariaDB would read all rows of earlier pages.
+        # The subquery reads only the index. Otherwise MariaDB would read all rows of earlier pages.
         ids = select(jobs.c.id).where(*conditions).order_by(*_NEWEST).limit(query.limit).subquery()
         rows = await self._transactions.read(
             FIND.join(ids, ids.c.id == jobs.c.id).order_by(*_NEWEST)
@@ -323,7 +325,7 @@ class JobSearch:
 
 
 def _make_indexed_conditions(query: JobQuery) -> list[ColumnElement[bool]]:
-    """Return the conditions of a search that indexes cover."""
+    """Return those conditions of a search that indexes cover."""
     columns: dict[str, Any] = {"owner": query.owner, "target": query.target}
     if len(query.id) == ID_LENGTH:
         columns["id"] = query.id

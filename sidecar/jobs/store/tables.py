@@ -1,6 +1,6 @@
 """The SQL tables of jobs and targets, and the conversion of jobs to rows. Times are in ms since
-1970, UTC. The tables have their own migrations (storage/sql/database.py). They may be in the
-database of the history or in another."""
+1970, UTC. The tables have their own migrations (storage/sql/database.py), and may be in the same
+database as the history of rooms, or in another."""
 
 import json
 import re
@@ -37,7 +37,7 @@ metadata = MetaData()
 
 
 class HeadersType(TypeDecorator[dict[str, str]]):
-    """A column of headers, as JSON."""
+    """A column type for headers, which are stored as JSON."""
 
     impl = long_text()
     cache_ok = True
@@ -95,7 +95,7 @@ jobs = Table(
     Index("ix_waitroom_jobs_owner", "owner", "created_ms", "id"),
     Index("ix_waitroom_jobs_created", "created_ms", "id"),
     Index("ix_waitroom_jobs_target", "target", "created_ms", "id"),
-    # All columns that the history of a target needs, so that it reads no rows.
+    # Has all columns that the history of a target needs, so that no rows are read.
     Index("ix_waitroom_jobs_ended", "target", "ended_ms", "state", "created_ms", "started_ms"),
     Index("ix_waitroom_jobs_callback", "callback_ms"),
 )
@@ -123,7 +123,7 @@ targets = Table(
 #: The pattern of ids and names. Databases refuse queries for some other strings.
 ID_OR_NAME = re.compile(r"[A-Za-z0-9_-]{1,48}\Z")
 _COLUMN_NAMES = tuple(field.name for field in fields(Job))
-#: The queries of jobs, without and with the bodies of their requests.
+#: The queries that select jobs, without and with the bodies of their requests.
 FIND = select(*(jobs.c[name] for name in _COLUMN_NAMES if name != "body"))
 FIND_WITH_BODY = select(*(jobs.c[name] for name in _COLUMN_NAMES))
 
@@ -138,15 +138,15 @@ def to_job(row: Row[Any]) -> Job:
 
 
 async def lock_jobs(connection: AsyncConnection, ids: list[str]) -> list[Job]:
-    """Lock jobs, and return them without their bodies. All transactions lock them in the order of
-    their ids, so that they do not deadlock."""
+    """Lock jobs, and return them without their bodies. All transactions lock jobs in the order of
+    their ids, so that no two transactions deadlock."""
     query = FIND.where(jobs.c.id.in_(ids)).order_by(jobs.c.id).with_for_update()
     return [to_job(row) for row in await connection.execute(query)]
 
 
 def make_ended_values(state: State, at_ms: int, expires_ms: int) -> dict[str, Any]:
-    """Return the columns of a job that ends without a result, and whose callback is due if it has
-    one."""
+    """Return the values to write when a job ends without a result. If the job has a callback, the
+    callback is due then."""
     callback_ms = case((jobs.c.callback_url.is_(None), None), else_=literal(at_ms, BigInteger))
     times = {"ended_ms": at_ms, "expires_ms": expires_ms, "not_before_ms": None}
     return {"state": state, "callback_ms": callback_ms, **times}

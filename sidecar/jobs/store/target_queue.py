@@ -1,5 +1,5 @@
-"""The queue of a target in Redis: the order of its jobs, locks, permits, the rate and the breaker.
-Runs the scripts of jobs/lua and reads their replies. Times in ms are by the clock of Redis."""
+"""Accesses the queue of a target in Redis: the order of its jobs, locks, permits, the rate limit
+and the circuit breaker. Runs the scripts of jobs/lua. Times in ms are by the clock of Redis."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ BATCH_LIMIT = 128
 
 LockState: TypeAlias = Literal["held", "abort", "lost"]
 PermitUse: TypeAlias = Literal["ok", "used", "gone"]
-#: By the number that the script returns.
+#: The states of a lock and uses of a permit, by the number that the script returns.
 _LOCK_STATES: tuple[LockState, ...] = ("lost", "held", "abort")
 _PERMIT_USES: dict[int, PermitUse] = {1: "ok", 0: "used", -1: "gone"}
 #: The number that the scripts return for a call that is unknown because the queue was lost.
@@ -37,18 +37,20 @@ _UNKNOWN = -2
 _COUNTERS = ("called", "completed", "failed", "retried", "lost", "expired")
 
 Row: TypeAlias = tuple[Any, ...]
-#: An online job whose permit (unused) or call (term) timed out: its id, which of both, when in ms.
+#: An online job that timed out: its id, what timed out (unused: its permit, term: its call), and
+#: when, in ms.
 TimedOutCall: TypeAlias = tuple[str, Literal["unused", "term"], int]
 
 
 class Claim(NamedTuple):
-    """A job that may be called: by a worker, or by its client with a permit of this `fence`."""
+    """A job whose call may be made now: by a worker, or by the client with a permit that has this
+    `fence`."""
 
     id: str
     fence: int
     order: int
     is_online: bool
-    #: Whether the call tests a target whose breaker was open. No other call runs meanwhile.
+    #: Whether the call tests if the circuit breaker can be closed. No other call runs meanwhile.
     is_trial: bool
 
 
@@ -56,20 +58,21 @@ class ClaimReply(NamedTuple):
     claims: list[Claim]
     #: When to claim again, seconds from now. None: at the next wake-up.
     next_s: float | None
-    #: False if the queue is new or was lost. Then nothing is called until it is rebuilt.
+    #: False if the queue is new or was lost. Then no job is called until the queue is rebuilt.
     is_ready: bool
-    #: When the queue was found new or lost, in µs, to be passed to `mark_ready`. 0 if it is ready.
+    #: When the queue was first seen to be new or lost, in µs, for `mark_ready`. 0 if it is ready.
     detected_us: int = 0
 
 
 class QueuePlace(NamedTuple):
-    """Where a job is in its target's queue."""
+    """Where a job is in its target's queue. `later`: it waits for its next attempt. `used`: its
+    permit is used, so its call runs. `gone`: the queue does not have the job."""
 
     where: Literal["line", "later", "called", "running", "used", "gone"]
-    #: The position in the queue; 1 is next. None if the job is not in it.
+    #: The position in the queue; 1 is next. None unless `where` is "line".
     position: int | None = None
     fence: int = 0
-    #: When the job's lock, permit, call or pause ends.
+    #: When the job's lock, permit, call or pause before the next attempt ends.
     ends_ms: int | None = None
 
 
@@ -87,7 +90,7 @@ class QueueState:
     #: The calls that count against the rate. 0 without a rate.
     calls_in_window: int
     breaker: Literal["closed", "open", "trial"]
-    #: When the breaker allows calls, and when the target's Retry-After does. None if they do now.
+    #: When the breaker allows calls again, and when Retry-After does. None: they do now.
     open_until_ms: int | None
     held_until_ms: int | None
     is_ready: bool
@@ -147,7 +150,7 @@ class TargetStore:
         if class_name:
             rules = {"head_start", "priority"}
             classes = json.dumps(
-                {name: one.model_dump(include=rules) for name, one in settings.classes.items()}
+                {name: item.model_dump(include=rules) for name, item in settings.classes.items()}
             )
         order = await self._reserve((job, max_pending, class_name, classes))
         return order if isinstance(order, int) else None
@@ -177,7 +180,7 @@ class TargetStore:
         await self._scripts.command("return_grant", give_back)
 
     async def add(self, jobs: Sequence[QueueEntry]) -> list[int | None]:
-        """Add jobs to the queue, except those that wait or are active already. Return the position
+        """Add jobs to the queue, except jobs that already wait or are active. Return the position
         of each job, None if the job does not wait in the queue."""
         rows = [
             (job.id, job.order, int(job.is_online), _to_us_or_empty(job.not_before_ms))
@@ -192,7 +195,7 @@ class TargetStore:
         return bool(is_removed)
 
     async def scan_waiting(self) -> AsyncIterator[list[str]]:
-        """Iterate over the ids of the waiting jobs, in parts. An id may come twice."""
+        """Iterate over lists of the ids of waiting jobs. An id may come twice."""
         for name in ("line", "later"):
             cursor = -1
             while cursor:
@@ -213,8 +216,8 @@ class TargetStore:
     # Calls -------------------------------------------------------------------------------------
 
     async def claim(self, free_slots: int, settings: TargetSettings) -> ClaimReply:
-        """Call as many jobs as the target allows, and at most `free_slots` offline jobs. With 0,
-        only online jobs at the head of the queue are called."""
+        """Call as many jobs as the target allows, but at most `free_slots` offline jobs. With 0
+        slots, only online jobs at the head of the queue are called."""
         args = [
             *_make_rate_args(settings),
             free_slots,
@@ -224,15 +227,15 @@ class TargetStore:
             _to_us(settings.claim_window),
         ]
         began = time.perf_counter()
-        now, ready, again, born, *values = await self._run("claim", args, settings)
+        now, ready, again_us, detected_us, *values = await self._run("claim", args, settings)
         claims = [
             Claim(text(job), fence, order, is_online == 1, is_trial == 1)
             for job, fence, order, is_online, is_trial in _cut_into_rows(values, 5)
         ]
         if claims:
             self._observer.batch(self._name, "claim", len(claims), time.perf_counter() - began)
-        next_s = None if again < 0 else max(0, again - now) / 1_000_000
-        return ClaimReply(claims, next_s, ready == 1, born)
+        next_s = None if again_us < 0 else max(0, again_us - now) / 1_000_000
+        return ClaimReply(claims, next_s, ready == 1, detected_us)
 
     async def renew(self, claims: Sequence[tuple[str, int]]) -> list[LockState]:
         """Renew a worker's locks on jobs, given as (id, fence), for LOCK_S. Return the state of
@@ -243,25 +246,25 @@ class TargetStore:
         return [_LOCK_STATES[reply] for reply in replies]
 
     async def abort(self, job: str) -> bool:
-        """Tell a job's worker to abort the call. Return False if no worker has the job."""
+        """Ask a job's worker to abort the call. Return False if no worker has the job."""
         _, is_running = await self._run("abort", [job])
         return bool(is_running)
 
     async def release(
         self, endings: Sequence[Ending], settings: TargetSettings, *, wake_others: bool = False
     ) -> list[bool]:
-        """End calls. Return False for each job that another worker has by now, which is left
-        unchanged. `wake_others`: wake other workers, because this worker will not claim again."""
+        """End calls. Return for each whether it was ended: False if another worker has the job by
+        now. `wake_others`: wake the other workers, because this worker will not claim again."""
         rows = [
             (
-                one.id,
-                one.fence,
-                one.outcome,
-                one.took_us,
-                _to_us_or_empty(one.not_before_ms),
-                _to_us_or_empty(one.hold_ms),
+                ending.id,
+                ending.fence,
+                ending.outcome,
+                ending.took_us,
+                _to_us_or_empty(ending.not_before_ms),
+                _to_us_or_empty(ending.hold_ms),
             )
-            for one in endings
+            for ending in endings
         ]
         return await self._release_rows(rows, settings, wake_others=wake_others)
 
@@ -273,7 +276,7 @@ class TargetStore:
         retry_ms: int | None = None,
         wake_others: bool = False,
     ) -> None:
-        """Release the calls of jobs, given as (id, fence), that were not made. The jobs return to
+        """Release calls that were not made, given as (id, fence) of their jobs. The jobs return to
         the queue at `retry_ms`, or leave it if that is None. `wake_others`: as for `release`."""
         rows = [(job, fence, "gone", 0, _to_us_or_empty(retry_ms), "") for job, fence in calls]
         await self._release_rows(rows, settings, wake_others=wake_others)
@@ -291,14 +294,14 @@ class TargetStore:
         self, job: str, fence: int, settings: TargetSettings, request: str = ""
     ) -> PermitUse:
         """Use the permit of an online job, which is valid for one call. If a response was lost,
-        the same `request` may use the permit again. Raises StoreError also while the queue is lost,
-        because the permit may be valid."""
+        the same `request` (an id) may use the permit again. Raises StoreError if Redis fails, or if
+        the queue was lost and is not rebuilt yet, because the permit may be valid."""
         reply = await self._use((job, fence, _to_us(settings.timeout), request))
         return _PERMIT_USES[_raise_if_unknown("use", reply)]
 
     async def end_call(self, job: str, fence: int, *, has_failed: bool = False) -> bool:
         """End the call of an online job. Return False if Redis has no such call. Raises StoreError
-        also while the queue is lost."""
+        if Redis fails, or if the queue was lost and is not rebuilt yet."""
         return _raise_if_unknown("done", await self._done((job, fence, int(has_failed)))) == 1
 
     async def read_timed_out(self, limit: int = 100) -> list[TimedOutCall]:
@@ -311,7 +314,7 @@ class TargetStore:
         return calls
 
     async def forget_timed_out(self, calls: Sequence[TimedOutCall]) -> None:
-        """Remove what `read_timed_out` returned, once it is in SQL."""
+        """Remove calls that `read_timed_out` returned. Their jobs must have been ended in SQL."""
         if calls:
             members = [f"{job}~{reason}" for job, reason, _ in calls]
             await self._scripts.command(
@@ -321,8 +324,8 @@ class TargetStore:
     # Rebuilding --------------------------------------------------------------------------------
 
     async def restore(self, calls: Sequence[Row]) -> None:
-        """Make calls active that Redis lost, given as by `make_restored_call`
-        (worker/queue_rebuild.py)."""
+        """Make calls active again that Redis lost. `make_restored_call` (worker/queue_rebuild.py)
+        creates the rows."""
         for part in _cut_into_parts(calls):
             await self._run("hold", [*chain(*part)])
 
@@ -341,12 +344,14 @@ class TargetStore:
     def _make_key(self, name: str) -> str:
         return keys.target_key(self._name, name)
 
-    def _make_batcher(self, script: str, *first: Any) -> Callable[[Row], asyncio.Future[Any]]:
+    def _make_batcher(self, script: str, *first_args: Any) -> Callable[[Row], asyncio.Future[Any]]:
         """Return a function that sends one row to a script, which takes any number of rows after
-        its `first` arguments. Rows that are sent at the same time share a script call."""
+        `first_args`. Rows that are sent at the same time share one call of the script."""
 
         async def run(rows: Sequence[Row]) -> list[Any]:
-            reply: list[Any] = await self._run(script, [*first, *chain(*rows)], batch=len(rows))
+            reply: list[Any] = await self._run(
+                script, [*first_args, *chain(*rows)], batch=len(rows)
+            )
             return reply[1:]
 
         batcher = CallBatcher(run, limit=BATCH_LIMIT)
@@ -360,8 +365,8 @@ class TargetStore:
     async def _inspect_batch(
         self, requests: Sequence[tuple[Sequence[str], TargetSettings | None]]
     ) -> list[tuple[QueueState, list[QueuePlace]]]:
-        # The last caller's settings are the newest.
-        settings = next((one for _, one in reversed(requests) if one is not None), None)
+        # The settings of the last request are the newest.
+        settings = next((item for _, item in reversed(requests) if item is not None), None)
         all_jobs = [job for jobs, _ in requests for job in jobs]
         places: list[QueuePlace] = []
         for part in list(_cut_into_parts(all_jobs)) or [()]:
@@ -369,7 +374,7 @@ class TargetStore:
             reply = await self._run("look", args, settings, batch=len(requests))
             state = _read_state(reply[:18])
             places += [
-                QueuePlace(text(where), position or None, fence, _convert_if_after(0, ends))  # type: ignore[arg-type]
+                QueuePlace(text(where), position or None, fence, _to_ms_if_after(0, ends))  # type: ignore[arg-type]
                 for where, position, fence, ends in _cut_into_rows(reply[18:], 4)
             ]
         next_places = iter(places)
@@ -383,7 +388,8 @@ class TargetStore:
         *,
         batch: int = 0,
     ) -> Any:
-        """Run a script and return its reply. A script that checks the rate needs the settings."""
+        """Run a script and return its reply. Scripts that include parts/rate.lua need `settings`.
+        `batch` is the number of requests that share the call, 0 if the script takes only one."""
         script_keys = self._keys
         if settings is not None and settings.rate is not None:
             script_keys = [*script_keys, self._make_key(f"rate.{settings.algorithm}")]
@@ -405,12 +411,12 @@ def _to_us(seconds: float) -> int:
     return round(seconds * 1_000_000)
 
 
-def _convert_if_after(now_us: int, at_us: int) -> int | None:
+def _to_ms_if_after(now_us: int, at_us: int) -> int | None:
     return at_us // 1000 if at_us > now_us else None
 
 
 def _cut_into_parts(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Cut values into parts that one script call may handle."""
+    """Cut values into parts that are small enough for one script call."""
     for start in range(0, len(values), BATCH_LIMIT):
         yield values[start : start + BATCH_LIMIT]
 
@@ -431,10 +437,10 @@ def _read_state(reply: Sequence[Any]) -> QueueState:
         None if mean < 0 else mean / 1_000_000,
         calls,
         text(breaker),  # type: ignore[arg-type] # one of the three
-        _convert_if_after(now, opens),
-        _convert_if_after(now, held),
+        _to_ms_if_after(now, opens),
+        _to_ms_if_after(now, held),
         ready == 1,
-        _convert_if_after(0, runner),
+        _to_ms_if_after(0, runner),
         dict(zip(_COUNTERS, counts, strict=True)),
     )
 

@@ -1,8 +1,8 @@
 -- @include "jobs/parts/state"
--- The circuit breaker of a target. It opens after break_after failures in a row; then no calls are
--- made for FIRST_US, and twice as long each time it opens again (a minute at most). After that, one
--- call at a time is a trial.
-local FIRST_US = 5000000
+-- The circuit breaker of a target. It opens after break_after failures in a row. Then no calls are
+-- made for FIRST_OPEN_US, and for twice as long each time it opens again (at most a minute). After
+-- that, one call at a time is made as a trial.
+local FIRST_OPEN_US = 5000000
 
 local function read_breaker_state()
   if (target.opened or 0) == 0 then return 'closed' end
@@ -11,10 +11,10 @@ end
 
 local function open_breaker()
   count('opened')
-  target.open_until = now + math.min(MAX_US.open_until, FIRST_US * 2 ^ (target.opened - 1))
+  target.open_until = now + math.min(MAX_US.open_until, FIRST_OPEN_US * 2 ^ (target.opened - 1))
 end
 
--- Closes the breaker. Returns whether it was open or on trial.
+-- Closes the breaker. Returns true if it was not closed before.
 local function close_breaker()
   local was_open = read_breaker_state() ~= 'closed'
   target.failures, target.opened, target.open_until = 0, 0, 0

@@ -3,20 +3,21 @@
 -- @include "jobs/parts/settle"
 -- Calls jobs from the head of the queue, as long as the target and the worker have capacity.
 
--- How many more jobs to read than the worker has free slots, because some of them may be online.
+-- How many jobs to read beyond the worker's free slots, because some of the jobs may be online.
 local LOOKAHEAD = 20
-local free_slots, is_paused, is_trial, free_calls
+local free_slots, is_paused -- of the worker; of the target
+local is_trial, free_calls -- whether the next call is a trial; how many more calls may be active
 local lock_us, permit_us
 local replies
 
--- Returns the time from which calls are made, µs; math.huge: only after a wake-up.
+-- Returns the time from which calls may be made, µs. math.huge: not before a wake-up.
 local function find_opening_time()
   if not target.ready or is_paused then return math.huge end
   return math.max(target.ready, target.held_until or 0, target.open_until or 0)
 end
 
--- Calls the first jobs of the queue while the rate allows. Returns how many were called, and when
--- the next one can be called, µs, or nil if all were called.
+-- Calls the first jobs of the queue, as far as the rate and the free slots allow. Returns how many
+-- were called, and when the next one can be called, µs, or nil if all were called.
 local function call_jobs(heads, head_orders, online_flags)
   local actives, facts, orders, called = {}, {}, {}, {}
   local next_at
@@ -47,8 +48,8 @@ local function call_jobs(heads, head_orders, online_flags)
   return #called, next_at
 end
 
--- Calls all jobs that can be called now. Returns when the next one can be called, µs; math.huge:
--- only after an active job ended or a job was added.
+-- Calls all jobs that can be called now. Returns when the next one can be called, µs. math.huge:
+-- not before an active job has ended or a job was added.
 local function call_next()
   local opens_us = find_opening_time()
   if opens_us > now then return redis_call('ZCARD', LINE) > 0 and opens_us or math.huge end

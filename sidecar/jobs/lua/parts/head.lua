@@ -7,7 +7,7 @@
 -- RETURNS  now; then the script's own
 local STATE, LINE, LATER, ORDERS, ACTIVE, FACTS, ONLINE, ENDED, RESERVED, ABORTS
 local channel, target_name
--- The most members that one loop of a script handles; the next call handles the rest.
+-- The most members that one loop of a script handles. The next call of the script handles the rest.
 local LOOP_LIMIT = 200
 
 local function begin_target(KEYS, ARGV)
@@ -17,14 +17,14 @@ local function begin_target(KEYS, ARGV)
   channel, target_name = ARGV[2], ARGV[3]
 end
 
--- A full Redis refuses a script if its first write may need memory. So scripts that renew or end
--- calls begin with a removal, which also works in a full Redis.
+-- A full Redis refuses a script whose first write may need memory. Scripts that renew or end calls
+-- call this function first, because a removal works in a full Redis, and then later writes do too.
 local function begin_with_removal()
   redis_call('ZREM', RESERVED, '')
 end
 
-local function publish(text)
-  redis_call('PUBLISH', channel, text)
+local function publish(message)
+  redis_call('PUBLISH', channel, message)
 end
 
 local function wake_workers_if_jobs_wait()
@@ -45,7 +45,8 @@ local function make_fact(fence, call_state, began, is_trial, request)
     .. (request and '~' .. request or '')
 end
 
--- Removes jobs from the active set. If a job does not return to the queue, forget it as well.
+-- Removes jobs from the active set, and their facts. For a job that does not return to the queue,
+-- the caller must also call forget_jobs().
 local function remove_calls(jobs)
   queue.write_all('ZREM', ACTIVE, jobs)
   queue.write_all('HDEL', FACTS, jobs)

@@ -1,7 +1,7 @@
 -- @include "jobs/parts/state"
 -- @include "limits/parts/algorithms"
 -- @include "limits/parts/earliest_time"
--- The rate limit of a target, by one of the limits' algorithms.
+-- The rate limit of a target. It uses the algorithms of limits.
 -- KEYS  11 the state of the rate limit
 -- ARGV  4 the algorithm, or '' for no limit  5 calls per window  6 length of the window, µs
 --       7 burst, or ''
@@ -25,7 +25,7 @@ local function count_call()
   base, rate_ends = math.max(base, at), ends
 end
 
--- The state is kept for longer than the current settings need, because they may change.
+-- The state expires later than the current settings need, because the settings may change.
 local KEEP_US = 3600000000
 local function close_rate()
   if rate_ends then algorithm.save(math.max(rate_ends, now + KEEP_US)) end

@@ -1,16 +1,16 @@
 -- @include "jobs/parts/head"
 -- @include "visitors/arrival"
 -- @include "visitors/numbers"
--- The numbers in a target's state; finish_state() writes those that changed.
+-- The numbers in a target's state. finish_state() writes those that have changed.
 local NUMBERS = {
-  'ready', -- from when on calls are made, µs; missing if Redis is new or was emptied
+  'ready', -- when calls may begin, µs; missing if Redis is new or was emptied
   'last_order', 'last_fence',
   'failures', -- in a row
   'opened', -- how often in a row the breaker opened; 0: it is closed
   'open_until', 'held_until', -- µs
   'mean_us', -- the smoothed duration of an answered call
   'runner', -- when a worker last asked for offline jobs, µs, updated once a second
-  'called', 'completed', 'failed', 'retried', 'lost', 'expired', -- counters since Redis is new
+  'called', 'completed', 'failed', 'retried', 'lost', 'expired', -- counters since Redis was empty
 }
 local loaded, target
 -- How far in the future each time may be; a stored time may be later if the clock jumped back.
