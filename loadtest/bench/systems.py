@@ -23,7 +23,7 @@ from tests.support.site import (
     Site,
     answers,
     build_nginx_config,
-    fill,
+    fill_placeholders,
     make_folder,
     nginx_binary,
 )
@@ -115,7 +115,9 @@ class PlainSite(Site):
     def _start(self) -> None:
         self.folder, self.port = make_folder(self._stack), free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        text = fill(_PLAIN, port=self.port, origin=self.origin_port, lines="\n".join(TO_ORIGIN))
+        text = fill_placeholders(
+            _PLAIN, port=self.port, origin=self.origin_port, lines="\n".join(TO_ORIGIN)
+        )
         config = self.folder / "nginx.conf"
         config.write_text(build_nginx_config(self.folder, text))
         self.nginx = self._run("nginx", [nginx_binary(), "-p", str(self.folder), "-c", str(config)])

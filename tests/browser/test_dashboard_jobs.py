@@ -167,10 +167,10 @@ def test_jobs_are_tried_again_and_cut_off_on_a_phone(works, desk):
     """
     page = desk(viewport={"width": 390, "height": 844}, color_scheme="dark", has_touch=True)
     caller, details = works.caller("shop"), page.locator("#job")
-    works.target.mood("503")
+    works.target.set_mood("503")
     sent = caller.submit(target="reports", path="ok/%3Cb%3E", method="POST", body=HOSTILE).id
     assert caller.job(sent, 10)["state"] == "failed"
-    works.target.mood("ok")
+    works.target.set_mood("ok")
     jobs(page, "reports")
     expect(row(page, sent)).to_contain_text(re.compile(r"ok/%3Cb%3E\W*failed.*503"))
     expect(row(page, sent).locator("[data-title=HTTP]")).to_have_text("503")

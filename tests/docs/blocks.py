@@ -90,14 +90,14 @@ def find_blocks(page: str, text: str) -> Iterator[Block]:
         before = token if token.type == "html_block" else None
 
 
-def wrong_mark(block: Block) -> str:
+def find_mark_problem(block: Block) -> str:
     """Return what is wrong with the comment before a block, or ""."""
     if not block.language:
         return "a block of code without a language"
     if block.kind == "not run":
         if block.words not in REASONS:
             return f"not one of the reasons: {', '.join(REASONS)}"
-        text = f"[{block.language}]{plain(block.text)}"
+        text = f"[{block.language}]{strip_shell(block.text)}"
         if not re.search(REASONS[block.words], text, re.DOTALL):
             return f"it can be run: nothing in it {block.words}"
     if block.by:
@@ -109,7 +109,7 @@ def wrong_mark(block: Block) -> str:
     return ""
 
 
-def plain(shell: str) -> str:
+def strip_shell(shell: str) -> str:
     """Return shell lines without comments, line continuations and `sudo` before `waitroom`."""
     shell = re.sub(r"\\\n\s*", " ", shell)
     shell = re.sub(r"(?m)(^|\s)#.*$", r"\1", shell)

@@ -24,7 +24,7 @@ from unittest.mock import MagicMock
 from pydantic import ValidationError
 
 from sidecar.settings.model import Settings
-from tests.docs.blocks import Block, blocks_of, plain
+from tests.docs.blocks import Block, blocks_of, strip_shell
 from tests.support.processes import CLEAN, WAITROOM
 from tests.support.service import TOKEN, Service
 from tests.support.site import ADMIN_TOKEN, SECRET, make_folder
@@ -52,17 +52,17 @@ LOG = "".join(
 )
 
 
-def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """Return `base` with the values of `over`. Tables are merged recursively."""
+def merge_tables(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """Return `base` with the values of `over`. Tables are merge_tables recursively."""
     both = {
-        name: merged(base[name], value) if isinstance(base.get(name), dict) else value
+        name: merge_tables(base[name], value) if isinstance(base.get(name), dict) else value
         for name, value in over.items()
         if isinstance(value, dict) == isinstance(base.get(name, value), dict)
     }
     return {**base, **both}
 
 
-def completed(settings: dict[str, Any]) -> dict[str, Any]:
+def complete_settings(settings: dict[str, Any]) -> dict[str, Any]:
     """Add to a part of a settings file what every file and every table must have."""
     base: dict[str, Any] = {
         "store": "memory://",
@@ -72,20 +72,20 @@ def completed(settings: dict[str, Any]) -> dict[str, Any]:
     if targets := settings.get("targets"):
         base["jobs"] = "sqlite:///jobs.db"
         base["targets"] = {name: {"url": "https://images.example/v1/"} for name in targets}
-    return merged(base, settings)
+    return merge_tables(base, settings)
 
 
-def written(value: Any) -> str:
+def to_toml(value: Any) -> str:
     """Convert a value to TOML, on one line."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(k)} = {written(v)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{json.dumps(k)} = {to_toml(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):
-        return f"[{', '.join(map(written, value))}]"
+        return f"[{', '.join(map(to_toml, value))}]"
     return json.dumps(value, ensure_ascii=False)
 
 
-def as_file(settings: dict[str, Any]) -> str:
-    return "".join(f"{name} = {written(value)}\n" for name, value in settings.items())
+def to_toml_file(settings: dict[str, Any]) -> str:
+    return "".join(f"{name} = {to_toml(value)}\n" for name, value in settings.items())
 
 
 class _Answers(BaseHTTPRequestHandler):
@@ -129,15 +129,15 @@ class Installation(AbstractContextManager["Installation"]):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings in all blocks of the page, merged and changed for this machine."""
+        """The settings in all blocks of the page, merge_tables and changed for this machine."""
         settings: dict[str, Any] = {}
         for block in blocks_of(self._page):
             if block.language == "toml" and block.is_run:
-                both = merged(settings, tomllib.loads(block.text))
+                both = merge_tables(settings, tomllib.loads(block.text))
                 with contextlib.suppress(ValidationError):  # A page may show alternatives.
-                    Settings.model_validate(completed(both))
+                    Settings.model_validate(complete_settings(both))
                     settings = both
-        settings = completed(settings)
+        settings = complete_settings(settings)
         for room in settings["rooms"].values():
             room["total_active_users"] = 1  # so that a second visitor waits
             room.pop("events", None)
@@ -154,7 +154,7 @@ class Installation(AbstractContextManager["Installation"]):
 
     @cached_property
     def service(self) -> Service:
-        service = self._stack.enter_context(Service(as_file(self.settings), replicas=1))
+        service = self._stack.enter_context(Service(to_toml_file(self.settings), replicas=1))
         config = service.folder / "replica-0.toml"
         shutil.copy(config, self.folder / "waitroom.toml")
         if "targets" in self.settings:
@@ -167,7 +167,7 @@ class Installation(AbstractContextManager["Installation"]):
         config = tomllib.loads((self.folder / "waitroom.toml").read_text())
         return f"http://{config['edge_listen']}"
 
-    def here(self, text: str) -> str:
+    def localize(self, text: str) -> str:
         """Replace the URLs, tokens and ids in a page's text by those of this installation."""
         text = re.sub(r"https?://[\w.-]+(?=/_waitroom/)", self.edge, text)
         text = re.sub(r"http://(?:127\.0\.0\.1|localhost):8401", self.service.urls[0], text)
@@ -200,7 +200,7 @@ class Installation(AbstractContextManager["Installation"]):
         """Run a block as a shell script, with the variables of the blocks before it. Return "", or
         the script and its output if it fails."""
         self._make_sandbox()
-        text = self.here(plain(block.text))
+        text = self.localize(strip_shell(block.text))
         assert not SYSTEM.search(text), "it writes to the system: say that it needs root"
         script = f"[ ! -f .env ] || . ./.env\nset -aeu\n{text}\nset +u; export -p > .env\n"
         done = subprocess.run(
@@ -234,7 +234,7 @@ class Installation(AbstractContextManager["Installation"]):
         """Run a Python block, with the variables of the blocks before it on the page."""
         self.names.update({name: MagicMock() for name in block.names}, url=self.target)
         with contextlib.chdir(self.folder):
-            exec(compile(self.here(block.text), str(block), "exec"), self.names)
+            exec(compile(self.localize(block.text), str(block), "exec"), self.names)
         for value in self.names.values():
             if isinstance(value, Client):
                 self._stack.callback(value.close)

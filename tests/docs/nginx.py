@@ -32,12 +32,14 @@ def make_prefix(folder: Path) -> None:
     )  # fmt: skip
 
 
-def problem(folder: Path, block: str, before: str = "") -> str:
+def find_problem(folder: Path, block: str, before: str = "") -> str:
     """Return "" if nginx accepts the lines on any level. Otherwise return its errors on all levels.
     `before` are lines that belong to the http level."""
     errors = []
     for level in LEVELS:
-        config = configuration(folder, level, here(folder, block), here(folder, before))
+        config = build_configuration(
+            folder, level, localize(folder, block), localize(folder, before)
+        )
         (folder / "nginx.conf").write_text(config)
         done = subprocess.run(
             [nginx_binary(), "-t", "-p", folder, "-c", folder / "nginx.conf"],
@@ -49,7 +51,7 @@ def problem(folder: Path, block: str, before: str = "") -> str:
     return "\n".join(errors)
 
 
-def here(folder: Path, block: str) -> str:
+def localize(folder: Path, block: str) -> str:
     """Replace the ports, folders and files in the lines by those of this test."""
     block = re.sub(r"listen (?:\[::\]:)?\d+", f"listen 127.0.0.1:{free_port()}", block)
     block = re.sub(r"(?<![\w$])/(?:etc/nginx|var/log/nginx|run)/", f"{folder}/", block)
@@ -57,7 +59,7 @@ def here(folder: Path, block: str) -> str:
     return re.sub(r"ssl_certificate_key [^;]+;", f"ssl_certificate_key {folder}/key.pem;", block)
 
 
-def configuration(folder: Path, level: str, block: str, before: str) -> str:
+def build_configuration(folder: Path, level: str, block: str, before: str) -> str:
     """Build a whole configuration around the lines. Leave out what the lines already contain."""
     text = block + before
     named = set(re.findall(r"proxy_pass https?://([a-z][\w-]*)[;/$]", text))

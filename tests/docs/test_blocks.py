@@ -19,8 +19,8 @@ from sidecar.app.openapi.document import build_document
 from sidecar.cli import main
 from sidecar.settings.load import load
 from tests.docs import nginx
-from tests.docs.blocks import SHOWN, blocks_of, find_blocks, pages, plain, wrong_mark
-from tests.docs.installation import Installation, as_file, completed
+from tests.docs.blocks import SHOWN, blocks_of, find_blocks, find_mark_problem, pages, strip_shell
+from tests.docs.installation import Installation, complete_settings, to_toml_file
 from tests.support.site import ROOT
 
 EVERY = [block for page in pages() for block in blocks_of(page)]
@@ -29,7 +29,7 @@ EVERY = [block for page in pages() for block in blocks_of(page)]
 @pytest.mark.parametrize("block", EVERY, ids=str)
 def test_a_block_is_marked_as_it_should_be(block):
     """It has a language; a reason why it is not run is true; a test that it names is there."""
-    assert wrong_mark(block) == ""
+    assert find_mark_problem(block) == ""
     runners = {"toml", "nginx", "python", "json", "yaml", "sh", "js", "caddyfile"}
     assert block.language in runners | SHOWN or not block.is_run, "run by nobody: say why"
 
@@ -51,7 +51,7 @@ def test_a_block_is_marked_as_it_should_be(block):
 def test_a_wrong_mark_is_found(text, wrong):
     """Each by what is wrong with it."""
     (block,) = find_blocks("docs/docker.md", text)
-    found = wrong_mark(block)
+    found = find_mark_problem(block)
     assert found.startswith(wrong)
     assert bool(found) == bool(wrong)
 
@@ -85,7 +85,7 @@ def test_settings_load(block, tmp_path):
 
 def load_settings(text: str, folder: Path) -> None:
     file = folder / "waitroom.toml"
-    file.write_text(as_file(completed(tomllib.loads(text))))
+    file.write_text(to_toml_file(complete_settings(tomllib.loads(text))))
     load(str(file), {})
 
 
@@ -103,7 +103,7 @@ def test_nginx_takes_it(block, prefix):
     if block.words == "after":
         same = [one for one in blocks_of(ROOT / block.page) if one.language == "nginx"]
         before = same[same.index(block) - 1].text
-    assert nginx.problem(prefix, block.text, before) == ""
+    assert nginx.find_problem(prefix, block.text, before) == ""
 
 
 @pytest.mark.full
@@ -137,7 +137,7 @@ def test_the_shell_and_our_command_take_the_lines(block):
 def commands_in(text: str) -> list[list[str]]:
     """The arguments of each call of our command; not what has its name: a package, a group."""
     found = []
-    for line in re.findall(r".*\bwaitroom .*", plain(text)):
+    for line in re.findall(r".*\bwaitroom .*", strip_shell(text)):
         part: list[str] = []
         words = shlex.split(re.sub(r"<<'?\w+'?", "", line).replace(";", " ; ").rstrip("\\"))
         for word in [*words, ";"]:

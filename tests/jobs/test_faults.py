@@ -94,7 +94,7 @@ class Down:
 
 def take_the_target_down(works: JobSystem) -> Down:
     """A target that is made at run time; it closes each connection for a while."""
-    target, operator = works.another_target(), works.caller("operator")
+    target, operator = works.start_second_target(), works.caller("operator")
     # So late is a job tried again that the failures of three have opened the breaker by then.
     settings = {"url": target.url, "private": True, "concurrency": AT_ONCE, "retries": 1,
                 "retry_delay": "3s", "break_after": BREAK_AFTER}  # fmt: skip
@@ -102,14 +102,14 @@ def take_the_target_down(works: JobSystem) -> Down:
     orders = [{"target": "down", "path": f"ok/{n}"} for n in range(40)]
     sent = works.submit_all(orders[:10])
     works.wait_for([one.id for one in sent])
-    target.mood("down")
+    target.set_mood("down")
     end, seen = time.monotonic() + DOWN_S, []
     sent += works.submit_all(orders[10:])
     while time.monotonic() < end:
         seen.append(operator.target("down"))
         time.sleep(0.25)
     calls = len(target.calls()) - 10
-    target.mood("ok")
+    target.set_mood("ok")
     rows = works.wait_for([one.id for one in sent], timeout_s=60 + DOWN_S)
     return Down(Phase(sent, rows, target.calls()), calls, seen)
 
@@ -123,12 +123,12 @@ def submit_many(works: JobSystem) -> list[SubmittedJob]:
 
 
 def lose_the_store_twice(works: JobSystem, sent: list[SubmittedJob]) -> Phase:
-    before = works.ended_calls()
+    before = works.count_ended_calls()
     operator = works.caller("operator")
     assert operator.call("PATCH", "/targets/many", {"paused": False}).status == 200
 
     def wait_for(count: int) -> None:
-        wait_until(lambda: works.ended_calls() - before >= count, f"{count} calls", 60)
+        wait_until(lambda: works.count_ended_calls() - before >= count, f"{count} calls", 60)
 
     wait_for(WAITING // 5)
     works.redis_cli("flushall")

@@ -146,7 +146,7 @@ def tell(kind: type, servers: Any) -> tuple[Story, Away | None]:
             {"story": settings, "away": AWAY},
             database=server.url if server else "", replicas=1 + IS_FULL, runners=2 + many,
         ) as works,
-        works.monitored() as monitor,
+        works.monitor_redis() as monitor,
     ):  # fmt: skip
         # Most wait together; the rest come while these are called.
         first = 2 * size // 3
@@ -182,9 +182,9 @@ def order(path: str, class_name: str) -> dict[str, Any]:
 def be_busy(works: JobSystem, after: int) -> None:
     """In the midst of it the target asks to be left alone for a second."""
     wait_until(lambda: len(works.target.calls()) >= after, "calls", 60)
-    works.target.mood("429", retry_after="1")
+    works.target.set_mood("429", retry_after="1")
     wait_until(lambda: any(map(is_busy, works.target.calls())), "a 429", 60)
-    works.target.mood("ok")
+    works.target.set_mood("ok")
 
 
 def is_busy(note: dict[str, Any]) -> bool:
@@ -194,7 +194,7 @@ def is_busy(note: dict[str, Any]) -> bool:
 
 def stop(server: Any, works: JobSystem) -> Away:
     """The database, while calls are under way and others wait."""
-    caller, before = works.caller(), works.ended_calls()
+    caller, before = works.caller(), works.count_ended_calls()
     orders = [{"target": "away", "path": "slow", "query": f"seconds=3&n={n}"} for n in range(4)]
     orders += [{"target": "away", "path": f"ok/{n}"} for n in range(30)]
     sent = works.submit_all(orders)

@@ -150,6 +150,8 @@ class SaleResult:
 
 @dataclass(slots=True)
 class _Visitor:
+    """A simulated visitor, from arrival to leaving."""
+
     name: str
     stay_s: float
     ends_silently: bool
@@ -191,14 +193,14 @@ class _Simulation:
         self._result = SaleResult(visitors=0, told=[])
 
     async def simulate(self) -> SaleResult:
-        self._plan()
+        self._schedule_arrivals()
         while self._arrivals or self._alive:
             self._tick_ms = self._rng.randint(*TICK_MS)
             self._now_ms += self._tick_ms
             await self._account_before()
-            await self._tick()
+            await self._run_tick()
             await self._account_after()
-        await self._judge_order()
+        await self._count_inversions()
         played = self._result
         played.visitors = len(self._visitors)
         played.lasted_s = (self._now_ms - START_MS) / 1000
@@ -210,7 +212,7 @@ class _Simulation:
                 played.told.append(PollReply(at_s, standing, estimate(standing), true_s))
         return played
 
-    def _plan(self) -> None:
+    def _schedule_arrivals(self) -> None:
         sale, rng = self._sale, self._rng
         arrivals = [rng.uniform(0, sale.burst_s) for _ in range(sale.burst)]
         at_s = sale.burst_s
@@ -231,13 +233,13 @@ class _Simulation:
                 visitor.sleeps_at = rng.random() * at_s if is_sleeper else None
             self._visitors[visitor.name] = visitor
             self._arrivals += 1
-            self._at(START_MS + round(at_s * 1000), "enter", visitor)
-        self._at(START_MS + SWEEP_MS, "sweep", None)
+            self._schedule(START_MS + round(at_s * 1000), "enter", visitor)
+        self._schedule(START_MS + SWEEP_MS, "sweep", None)
 
-    def _at(self, at_ms: float, verb: str, visitor: _Visitor | None) -> None:
+    def _schedule(self, at_ms: float, verb: str, visitor: _Visitor | None) -> None:
         heapq.heappush(self._agenda, (round(at_ms), next(self._numbers), verb, visitor))
 
-    async def _tick(self) -> None:
+    async def _run_tick(self) -> None:
         due: dict[str, list[_Visitor]] = {"leave": [], "renew": [], "beat": [], "enter": []}
         sweep = False
         while self._agenda and self._agenda[0][0] <= self._now_ms:
@@ -245,7 +247,7 @@ class _Simulation:
             if visitor is None:
                 sweep = True
             elif verb == "die":
-                self._die(visitor)
+                self._close_browser(visitor)
             else:
                 due[verb].append(visitor)
         due["beat"] = [visitor for visitor in due["beat"] if not visitor.dead]
@@ -253,19 +255,19 @@ class _Simulation:
         await asyncio.gather(*(self._store.leave(v.name, why="released") for v in due["leave"]))
         renewed = await asyncio.gather(*(self._store.renew(v.pass_) for v in due["renew"]))
         for visitor, standing in zip(due["renew"], renewed, strict=True):
-            self._stay_on(visitor, standing)
+            self._schedule_next_visit(visitor, standing)
         beaten = await asyncio.gather(*(self._store.beat(v.ticket) for v in due["beat"]))
         for visitor, standing in zip(due["beat"], beaten, strict=True):
             self._result.polls += 1
-            self._stand(visitor, standing)
+            self._handle_standing(visitor, standing)
         entered = await asyncio.gather(*(self._store.enter(v.name) for v in due["enter"]))
         for visitor, standing in zip(due["enter"], entered, strict=True):
-            self._join(visitor, standing)
+            self._handle_joined(visitor, standing)
         if sweep:
             await self._store.sweep()
-            self._at(self._now_ms + SWEEP_MS, "sweep", None)
+            self._schedule(self._now_ms + SWEEP_MS, "sweep", None)
 
-    def _join(self, visitor: _Visitor, standing: Standing) -> None:
+    def _handle_joined(self, visitor: _Visitor, standing: Standing) -> None:
         visitor.ticket = Ticket(visitor.name, standing.order, self._now_ms, standing.epoch)
         self._arrivals -= 1
         self._alive += 1
@@ -274,14 +276,18 @@ class _Simulation:
         elif standing.outcome is QueueOutcome.WAITING:
             # The expected wait: only visitors who stay take slots.
             wait_s = self._staying * self._sale.held_s / self._sale.cap
-            self._at(self._now_ms + visitor.leaves_at * wait_s * 1000, "die", visitor)
-        self._stand(visitor, standing)
+            self._schedule(self._now_ms + visitor.leaves_at * wait_s * 1000, "die", visitor)
+        self._handle_standing(visitor, standing)
 
-    def _stand(self, visitor: _Visitor, standing: Standing) -> None:
+    def _handle_standing(self, visitor: _Visitor, standing: Standing) -> None:
         if standing.outcome is QueueOutcome.WAITING:
             visitor.told.append(standing)
             lag_ms = self._rng.uniform(*NETWORK_MS)
-            self._at(self._now_ms + self._rests_ms(visitor, standing) + lag_ms, "beat", visitor)
+            self._schedule(
+                self._now_ms + self._compute_poll_pause_ms(visitor, standing) + lag_ms,
+                "beat",
+                visitor,
+            )
             return
         assert standing.outcome is QueueOutcome.ADMITTED, standing
         visitor.admitted_ms = self._now_ms
@@ -293,9 +299,9 @@ class _Simulation:
         visitor.ends_ms = self._now_ms + round(visitor.stay_s * 1000)
         self._alive -= 1
         self._staying -= visitor.leaves_at is None
-        self._stay_on(visitor, standing)
+        self._schedule_next_visit(visitor, standing)
 
-    def _rests_ms(self, visitor: _Visitor, standing: Standing) -> float:
+    def _compute_poll_pause_ms(self, visitor: _Visitor, standing: Standing) -> float:
         """Return the time until the visitor's next poll."""
         waited_s = (self._now_ms - visitor.ticket.joined_ms) / 1000
         if visitor.hidden and waited_s > MINUTE_S:
@@ -309,20 +315,20 @@ class _Simulation:
             return SLEEP_MS
         return standing.refresh_ms
 
-    def _stay_on(self, visitor: _Visitor, standing: Standing) -> None:
+    def _schedule_next_visit(self, visitor: _Visitor, standing: Standing) -> None:
         assert standing.outcome is QueueOutcome.ADMITTED, standing
         visitor.pass_ = Pass(
             visitor.name, standing.order, visitor.ticket.joined_ms, standing.epoch,
             standing.started_ms, standing.now_ms, standing.expires_ms,
         )  # fmt: skip
-        rests_ms = SECOND_REQUEST_DELAY_MS if visitor.pass_.is_first else RENEW_MS
-        renew_ms = self._now_ms + self._rng.uniform(*rests_ms)
+        pause_ms = SECOND_REQUEST_DELAY_MS if visitor.pass_.is_first else RENEW_MS
+        renew_ms = self._now_ms + self._rng.uniform(*pause_ms)
         if renew_ms < visitor.ends_ms:
-            self._at(renew_ms, "renew", visitor)
+            self._schedule(renew_ms, "renew", visitor)
         elif not visitor.ends_silently:
-            self._at(visitor.ends_ms, "leave", visitor)
+            self._schedule(visitor.ends_ms, "leave", visitor)
 
-    def _die(self, visitor: _Visitor) -> None:
+    def _close_browser(self, visitor: _Visitor) -> None:
         if visitor.admitted_ms is None:
             visitor.dead = True
             self._alive -= 1
@@ -344,7 +350,7 @@ class _Simulation:
             self._result.unclaimed_ms += self._tick_ms * snapshot.provisional
         self._result.no_shows = int(snapshot.counters.get("expired_no_show", 0))
 
-    async def _judge_order(self) -> None:
+    async def _count_inversions(self) -> None:
         """Count the calls in the room's events that passed over a waiting visitor."""
         events = await self._redis.xrange(keys.room_key(self._room, "events"))
         line: list[tuple[int, str]] = []

@@ -234,7 +234,7 @@ class Site(Servers):
             ),
         )  # fmt: skip
         text = build_nginx_config(self.folder, http, connections=16_384)
-        text = fill(text, port=self.port, origin=self.origin_port, folder=self.folder)
+        text = fill_placeholders(text, port=self.port, origin=self.origin_port, folder=self.folder)
         (self.folder / "nginx.conf").write_text(text)
 
     def admin(self, method: str, path: str, body: object = None, *, replica: int = 0) -> Any:
@@ -275,12 +275,12 @@ def redis_command(socket: Path, *options: str) -> list[str]:
 def origin_command(folder: Path, port: int, lines: str) -> list[str]:
     """Write the configuration of an nginx that replaces the origin. Return its command."""
     config = folder / "origin.conf"
-    http = ORIGIN_HTTP.format(port=port, lines=fill(lines, folder=folder))
+    http = ORIGIN_HTTP.format(port=port, lines=fill_placeholders(lines, folder=folder))
     config.write_text(build_nginx_config(folder, http, name="origin", connections=8192))
     return [nginx_binary(), "-p", str(folder), "-c", str(config)]
 
 
-def fill(text: str, **values: object) -> str:
+def fill_placeholders(text: str, **values: object) -> str:
     """Replace each @name@ in a text with its value."""
     for name, value in values.items():
         text = text.replace(f"@{name}@", str(value))

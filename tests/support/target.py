@@ -94,7 +94,7 @@ class Target:
         with urllib.request.urlopen(f"{self.url}calls?since=1000000000", timeout=5) as reply:
             return json.load(reply)["open"]
 
-    def mood(self, mode: str, seconds: float | None = None, **more: str) -> None:
+    def set_mood(self, mode: str, seconds: float | None = None, **more: str) -> None:
         body = json.dumps({"mode": mode, "seconds": seconds, **more}).encode()
         urllib.request.urlopen(f"{self.url}mood", data=body, timeout=5).close()
 
@@ -134,8 +134,8 @@ class Mood:
         if mode == "down":
             return await hang_up(request)
         if mode == "never":
-            return await silence()
-        return refusal(int(mode), self._mood.get("retry_after"))
+            return await stay_silent()
+        return make_refusal(int(mode), self._mood.get("retry_after"))
 
 
 class CallLog:
@@ -175,7 +175,7 @@ class CallLog:
         return web.Response(text=f'{{"open": {self.open}, "calls": [{calls}]}}')
 
 
-async def ok(request: web.Request) -> web.Response:
+async def send_ok(request: web.Request) -> web.Response:
     default = "5" if request.path == "/slow" else "0"
     body = await request.read()
     seconds = float(request.query.get("seconds", default))
@@ -192,16 +192,16 @@ async def ok(request: web.Request) -> web.Response:
     return web.json_response(document, headers=headers)
 
 
-def refusal(status: int, retry_after: str | None) -> web.Response:
+def make_refusal(status: int, retry_after: str | None) -> web.Response:
     headers = {} if retry_after is None else {"Retry-After": retry_after}
     return web.Response(status=status, text=f"the target's own {status}", headers=headers)
 
 
-async def status(request: web.Request) -> web.Response:
-    return refusal(int(request.match_info["code"]), request.query.get("retry_after"))
+async def send_status(request: web.Request) -> web.Response:
+    return make_refusal(int(request.match_info["code"]), request.query.get("retry_after"))
 
 
-async def silence() -> web.Response:
+async def stay_silent() -> web.Response:
     """Send nothing until the client disconnects, which cancels this coroutine."""
     await asyncio.sleep(3600)
     return web.Response()
@@ -210,25 +210,25 @@ async def silence() -> web.Response:
 async def hang_up(request: web.Request) -> web.Response:
     assert request.transport is not None
     request.transport.close()
-    return await silence()
+    return await stay_silent()
 
 
-async def never(_request: web.Request) -> web.Response:
-    return await silence()
+async def never_respond(_request: web.Request) -> web.Response:
+    return await stay_silent()
 
 
 FAILED: Counter[str] = Counter()
 
 
-async def flaky(request: web.Request) -> web.Response:
+async def fail_at_first(request: web.Request) -> web.Response:
     job, how = request.headers.get("Idempotency-Key", ""), request.query.get("how", "503")
     if FAILED[job] >= int(request.query.get("times", "2")):
-        return await ok(request)
+        return await send_ok(request)
     FAILED[job] += 1
-    return await hang_up(request) if how == "close" else refusal(int(how), None)
+    return await hang_up(request) if how == "close" else make_refusal(int(how), None)
 
 
-async def half(request: web.Request) -> web.StreamResponse:
+async def send_half(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse()
     response.content_length = 1000
     await response.prepare(request)
@@ -236,7 +236,7 @@ async def half(request: web.Request) -> web.StreamResponse:
     return await hang_up(request)
 
 
-async def huge(request: web.Request) -> web.StreamResponse:
+async def send_huge(request: web.Request) -> web.StreamResponse:
     response, size = web.StreamResponse(), int(request.query.get("bytes", "0"))
     if "length" in request.query:
         response.content_length = size
@@ -247,14 +247,14 @@ async def huge(request: web.Request) -> web.StreamResponse:
     return response
 
 
-async def endless(request: web.Request) -> web.StreamResponse:
+async def send_endlessly(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse()
     await response.prepare(request)
     while True:
         await response.write(PART)
 
 
-async def garbage(request: web.Request) -> web.Response:
+async def send_garbage(request: web.Request) -> web.Response:
     transport, where = request.transport, request.query.get("where")
     assert transport is not None
     if where == "body":
@@ -268,12 +268,12 @@ async def garbage(request: web.Request) -> web.Response:
     return await hang_up(request)
 
 
-async def redirect(request: web.Request) -> web.Response:
+async def send_redirect(request: web.Request) -> web.Response:
     code = int(request.query.get("status", "302"))
     return web.Response(status=code, headers={"Location": request.query["to"]})
 
 
-async def headers(request: web.Request) -> web.Response:
+async def send_headers(request: web.Request) -> web.Response:
     count, size = int(request.query["count"]), int(request.query["size"])
     return web.Response(headers={f"X-{number}": "a" * size for number in range(count)})
 
@@ -295,16 +295,17 @@ def make_app(log: Path) -> web.Application:
             record["status"] = response.status
             return response
 
-    async def set_mood(request: web.Request) -> web.Response:
+    async def change_mood(request: web.Request) -> web.Response:
         mood.set(await request.json())
         return web.Response()
 
     app = web.Application(middlewares=[log_call], client_max_size=1 << 24)
-    app.add_routes([web.get("/calls", calls.show), web.post("/mood", set_mood)])
+    app.add_routes([web.get("/calls", calls.show), web.post("/mood", change_mood)])
     endpoints = {
-        "/ok": ok, "/ok/{rest:.*}": ok, "/slow": ok, "/status/{code}": status, "/flaky": flaky,
-        "/close": hang_up, "/half": half, "/huge": huge, "/endless": endless, "/garbage": garbage,
-        "/redirect": redirect, "/never": never, "/headers": headers, "/gzip": send_gzip,
+        "/ok": send_ok, "/ok/{rest:.*}": send_ok, "/slow": send_ok, "/flaky": fail_at_first,
+        "/status/{code}": send_status, "/close": hang_up, "/half": send_half, "/huge": send_huge,
+        "/endless": send_endlessly, "/garbage": send_garbage, "/redirect": send_redirect,
+        "/never": never_respond, "/headers": send_headers, "/gzip": send_gzip,
     }  # fmt: skip
     app.add_routes([web.route("*", path, endpoint) for path, endpoint in endpoints.items()])
     return app

@@ -121,14 +121,14 @@ class JobSystem(Servers):
                    "--at-a-time", str(self._at_a_time)]  # fmt: skip
         self.runners.append(self._run(f"runner-{len(self.runners)}", command))
 
-    def another_target(self) -> Target:
+    def start_second_target(self) -> Target:
         """Start a second target server, and return it."""
         folder = self.folder / f"target-{time.monotonic_ns()}"
         folder.mkdir()
         return self._stack.enter_context(run_target(folder))
 
     @contextlib.contextmanager
-    def monitored(self) -> Iterator[Path]:
+    def monitor_redis(self) -> Iterator[Path]:
         """Yield the path of a file that receives all Redis commands from now on."""
         log = self.folder / "monitor.log"
         command = ["redis-cli", "-s", str(self.socket), "monitor"]
@@ -146,7 +146,7 @@ class JobSystem(Servers):
         self.redis.start()
         wait_until(lambda: listens(self.socket), "redis-server")
 
-    def ended_calls(self) -> int:
+    def count_ended_calls(self) -> int:
         """Return the number of calls that have ended, by the target's log."""
         return self.target.log.read_bytes().count(b"\n")
 

@@ -7,7 +7,7 @@ from typing import Any
 import redis
 
 from tests.support.processes import Process
-from tests.support.site import Site, fill, nginx_binary, temp_paths, user_line
+from tests.support.site import Site, fill_placeholders, nginx_binary, temp_paths, user_line
 
 LUA = Path(__file__).resolve().parent
 
@@ -55,7 +55,7 @@ class LuaSite(Site):
 
     def _start_gate(self) -> Process:
         config = self.folder / "nginx.conf"
-        text = fill(
+        text = fill_placeholders(
             (LUA / "nginx.conf").read_text(),
             user=user_line(),
             modules=_find_modules(),
