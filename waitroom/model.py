@@ -47,7 +47,7 @@ LEASE_MEMBERS = frozenset(
 
 
 class JobResult(TypedDict):
-    """The response to a job's call. Its body is included up to 64 KB, as a string or in base64."""
+    """The response to a job's call, with its body (string or base64) if that is at most 64 KB."""
 
     status: int
     headers: dict[str, str]

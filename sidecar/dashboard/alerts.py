@@ -142,10 +142,10 @@ class Alerts:
         self._held[room] = {
             (alert, subject): (before.get((alert, subject), (now_ms, 0.0))[0], value)
             for subject, own_figures in figures.items()
-            for alert, value in self._find_true(own_figures | self._thresholds)
+            for alert, value in self._match_rules(own_figures | self._thresholds)
         }
 
-    def _find_true(self, figures: Figures) -> Iterator[tuple[str, float]]:
+    def _match_rules(self, figures: Figures) -> Iterator[tuple[str, float]]:
         """Yield each alert whose condition holds, and the first figure of the condition. A
         condition with a missing figure does not hold."""
         for alert, rule in self._rules.items():

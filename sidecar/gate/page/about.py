@@ -25,7 +25,7 @@ _Seconds = Annotated[float, Field(gt=0)]
 
 
 class About(Reply):
-    """The facts about a room that its page shows. Durations are in seconds. null: no such limit."""
+    """The facts about a room that its page shows. Durations are in seconds, null if unlimited."""
 
     room: str
     claim_seconds: _Seconds | None = None
@@ -39,11 +39,11 @@ class About(Reply):
     place_seconds: _Seconds | None = None
     """How long a visitor keeps the place after the last poll (rejoin_window)."""
     site_name: str | None = None
-    """The site's name. null: the name in the page's file."""
+    """The site's name. If null, the page shows the name in its file."""
     logo: str | None = None
-    """The path of the site's logo. null: the logo in the page's file."""
+    """The path of the site's logo. If null, the page shows the logo in its file."""
     footer: tuple[Link, ...] = ()
-    """The links below the page. Empty: the links in the page's file."""
+    """The links below the page. If empty, the page shows the links in its file."""
 
 
 ENDPOINTS = Endpoints("visitor")
