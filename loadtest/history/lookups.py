@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import event
 
 from sidecar.history.lookups import AHEAD_LIMIT, EVENTS_LIMIT, find_visitor
-from sidecar.history.service import compute_positions
+from sidecar.history.stays import compute_positions
 from sidecar.history.store.stays import History
 from sidecar.storage.sql import database as sql
 

@@ -6,6 +6,7 @@ from sidecar.gate.check import ENDPOINTS as _CHECK
 from sidecar.gate.claim_link import ENDPOINTS as _CLAIM
 from sidecar.gate.event_stream import ENDPOINTS as _EVENTS
 from sidecar.gate.forward_auth import ENDPOINTS as _GATE
+from sidecar.gate.leave import ENDPOINTS as _LEAVE
 from sidecar.gate.page.about import ENDPOINTS as _ABOUT
 from sidecar.gate.page.responses import ENDPOINTS as _PAGE
 from sidecar.gate.status import ENDPOINTS as _STATUS
@@ -23,7 +24,7 @@ from sidecar.webhooks.endpoints import ENDPOINTS as _WEBHOOKS
 
 #: Endpoints of the edge listener, for proxies and for visitors.
 PROXY = (*_CHECK, *_CHECK_LIMIT, *_CHECK_PERMIT, *_PAGE, *_GATE)
-VISITOR = (*_STATUS, *_ABOUT, *_EVENTS, *_CLAIM, *_LOTTERY)
+VISITOR = (*_STATUS, *_LEAVE, *_ABOUT, *_EVENTS, *_CLAIM, *_LOTTERY)
 #: Endpoints of the ops listener.
 _ROOMS = (
     *operator.ENDPOINTS,

@@ -36,10 +36,10 @@ from sidecar.kit.systemd import notify_systemd
 from sidecar.kit.tasks import Worker, run_worker, stop_workers
 from sidecar.kit.templates import Templates
 from sidecar.leases.metrics import LeaseMetrics
-from sidecar.leases.resource import Resources
 from sidecar.leases.service import Leases, TemplateLeases
 from sidecar.leases.settings import LeaseSettings
 from sidecar.leases.store import LeaseStore
+from sidecar.leases.visitor_leases import Resources
 from sidecar.leases.worker import sweep_leases_forever
 from sidecar.limits.metrics import LimitMetrics
 from sidecar.limits.service import Limit, Limits

@@ -20,7 +20,7 @@ from sidecar.dashboard import endpoints as dashboard
 from sidecar.dashboard.alerts import Alerts
 from sidecar.dashboard.live import LIVE, Live
 from sidecar.dashboard.overview_rows import OverviewRows
-from sidecar.gate import check
+from sidecar.gate import check, leave
 from sidecar.gate import claim_link as claim
 from sidecar.gate import event_stream as events
 from sidecar.gate import forward_auth as gate
@@ -44,8 +44,8 @@ from sidecar.jobs.endpoints import check_permit
 from sidecar.jobs.endpoints.long_poll import JOB_POLLS, JobPolls
 from sidecar.jobs.service import JOBS, Jobs
 from sidecar.kit.templates import Templates
-from sidecar.leases.resource import Resources
 from sidecar.leases.service import LEASES, Leases
+from sidecar.leases.visitor_leases import Resources
 from sidecar.limits import nginx_check as check_limit
 from sidecar.limits.service import LIMITS, Limits
 from sidecar.lottery import endpoints as draw
@@ -110,7 +110,7 @@ def create_edge_app(
     app[waiting.MEMORY] = memory
     app[STAMPS] = stamps or Stamps([])
     app[PAGE] = Page(static)
-    app[waiting.LEAVE_LIMIT] = waiting.make_leave_limit()
+    app[leave.LEAVE_LIMIT] = leave.make_leave_limit()
     app[RECENT_POLLS] = RecentPolls()
     app[claim.CLAIM_PAGE] = claim.ClaimPage(static)
     app[events.STREAMS] = events.Streams(event_streams)

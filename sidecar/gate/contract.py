@@ -8,7 +8,7 @@ from aiohttp import web
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import UnknownNameError
 from sidecar.kit.names import SEPARATOR
-from sidecar.leases.resource import Resources
+from sidecar.leases.visitor_leases import Resources
 from sidecar.rooms.bearer import NOBODY, Bearer
 from sidecar.rooms.service import WaitingRoom
 from sidecar.rooms.settings import RoomSettings

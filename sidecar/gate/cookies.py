@@ -3,13 +3,33 @@
 import math
 from collections.abc import Mapping
 
+from multidict import istr
+
 from sidecar.gate.contract import Gate
 from sidecar.gate.nginx_key import STAMP_COOKIE
-from sidecar.http.cookies import secure_flag
+from sidecar.http.cookies import cookie_values, secure_flag
 from sidecar.visitors.model import Pass, Token
 
+_COOKIE = istr("Cookie")
 #: The lifetime of the stamp cookie in seconds: longer than most visitors stay on one page.
 _STAMP_COOKIE_S = 600
+
+
+def read_token(headers: Mapping[str, str], room: Gate) -> Token | None:
+    """Return the visitor's token. Of several valid tokens, return the first of the best kind: a
+    pass that has not expired, then a ticket, then an expired pass."""
+    texts = cookie_values(headers.get(_COOKIE), room.tokens.cookie_name)
+    if len(texts) < 2:
+        return room.tokens.read(texts[0]) if texts else None
+    tokens = [token for text in texts if (token := room.tokens.read(text)) is not None]
+    now_ms = room.clock.now_ms()
+
+    def get_rank(token: Token) -> int:
+        if not isinstance(token, Pass):
+            return 1
+        return 0 if token.expires_ms > now_ms else 2
+
+    return min(tokens, key=get_rank, default=None)
 
 
 def format_cookie(headers: Mapping[str, str], room: Gate, token: Token) -> str:

@@ -11,10 +11,11 @@ from aiohttp import web
 from sidecar.gate.ask import UNKNOWN_ROOM, count_unknown, get_verdict
 from sidecar.gate.check import build_headers
 from sidecar.gate.contract import GATES, Gate
+from sidecar.gate.cookies import read_token
 from sidecar.gate.page.responses import NO_STORE, render_page
 from sidecar.gate.return_address import find_form_page, make_next_safe, sends_data
 from sidecar.gate.schemas import AdmittedHeaders, Numbers, OriginalRequestHeaders, RefusedHeaders
-from sidecar.gate.visitor_request import VisitorRequest, read_token
+from sidecar.gate.visitor_request import VisitorRequest
 from sidecar.http.auth_request import close_if_body, original_method
 from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.models import NO_BODY, NO_JSON

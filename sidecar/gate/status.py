@@ -1,6 +1,5 @@
 """The endpoints of the waiting page: status (a heartbeat), join, leave, and the page itself."""
 
-import math
 import time
 from typing import Any
 
@@ -8,14 +7,13 @@ from aiohttp import web
 
 from sidecar.gate.ask import get_verdict
 from sidecar.gate.check import BRIEF_CACHE_S
-from sidecar.gate.contract import Gate, get_gate, get_label, is_resource
+from sidecar.gate.contract import Gate, get_gate, is_resource
 from sidecar.gate.cookies import format_cookie
 from sidecar.gate.page import status_document
 from sidecar.gate.page.responses import NO_STORE, render_page
 from sidecar.gate.polls import RECENT_POLLS, refuse_poll
 from sidecar.gate.return_address import read_next_in_form, read_next_in_query
 from sidecar.gate.schemas import (
-    FROM_ELSEWHERE,
     CookieHeader,
     PageForm,
     RedirectHeaders,
@@ -30,29 +28,19 @@ from sidecar.http.json_text import to_json
 from sidecar.http.metrics import METRICS
 from sidecar.http.models import NO_BODY
 from sidecar.http.problem_kinds import GENERAL, STORE_UNAVAILABLE, TOO_LARGE, UNREADABLE
-from sidecar.http.problems import problem
 from sidecar.http.quick_response import QuickResponse
-from sidecar.kit.addresses import AddressLimit
-from sidecar.rooms.metrics import RoomMetrics
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 from sidecar.visitors.answer import Answer
-from sidecar.visitors.model import Ticket, VisitorState
+from sidecar.visitors.model import VisitorState
 
 #: The id of the store in this process's memory. Empty if the store is Redis.
 MEMORY = web.AppKey("memory", str)
-#: Limits how many places each IP address gives up.
-LEAVE_LIMIT = web.AppKey("leave_limit", AddressLimit)
-#: How many places an IP address may give up per second, and at once: more than the visitors of a
-#: company or a mobile network give up by hand. Redis stores each place given up for as long as its
-#: ticket would be valid, so one IP address can fill 60 MB of memory a day.
-LEAVES_PER_S, LEAVES_AT_ONCE = 5, 200
-
 _JSON = {**NO_STORE, "Content-Type": "application/json; charset=utf-8"}
 _CACHEABLE_JSON = {**_JSON, "X-Accel-Expires": BRIEF_CACHE_S}
 
 _STATUS_REPLY = (Status, "The visitor's state and position.", CookieHeader)
 _PROBLEMS = (UNKNOWN_ROOM, GENERAL[429], GENERAL[503], STORE_UNAVAILABLE)
-_PAGE: dict[str, Any] = {
+PAGE: dict[str, Any] = {
     "parameters": RoomAddress,
     "form": PageForm,
     "other_media": {"text/html": "The waiting page."},
@@ -96,7 +84,7 @@ async def get_status(request: web.Request, room: Gate | None = None) -> web.Resp
             RedirectHeaders,
         ),
     },
-    **_PAGE,
+    **PAGE,
 )
 async def join(request: web.Request, room: Gate | None = None) -> web.Response:
     """Join the queue.
@@ -114,58 +102,6 @@ async def join(request: web.Request, room: Gate | None = None) -> web.Response:
     visitor_request.uri = next_url = await read_next_in_form(request)
     answer = await get_verdict(request, room, visitor_request, "join", may_join=may_join)
     return _page_response(request, room, answer, next_url)
-
-
-@ENDPOINTS.post(
-    "/_waitroom/{room}/leave",
-    ANYBODY,
-    replies={
-        200: (Status, "The visitor's state and position."),
-        204: (NO_BODY, "A prefetch, a prerender or a request for an image changes nothing."),
-    },
-    **{**_PAGE, "problems": (FROM_ELSEWHERE, *_PAGE["problems"])},
-)
-async def leave(request: web.Request) -> web.Response:
-    """Give up the place or the session.
-
-    The next visitor gets the slot at once. Without a cookie nothing happens, and that is no error.
-    With 429, this IP address gave up too many places. Without polls the place expires anyway.
-    """
-    room = get_gate(request)
-    # Only nginx can have set this header: it does not pass on a header of this name from a visitor.
-    release = request.headers.get("X-Waitroom-Release")
-    by_site = release in {"site", "anywhere"}
-    visitor_request = (
-        VisitorRequest.from_nginx(request.headers, room)
-        if by_site
-        else VisitorRequest.from_page(request, room)
-    )
-    is_allowed = release == "anywhere" or visitor_request.site in {"same-origin", "none"}
-    if not visitor_request.is_script_or_navigation or (by_site and not is_allowed):
-        return web.Response(status=204, headers=NO_STORE)
-    if not is_allowed:
-        return problem(FROM_ELSEWHERE, detail=FROM_ELSEWHERE.remedy)
-    token = visitor_request.token
-    # The number of places in the queue is not limited, so an attacker could take and give up any
-    # number of them.
-    if isinstance(token, Ticket) and not (by_site or is_resource(room)):
-        wait_s = request.app[LEAVE_LIMIT].wait_s(visitor_request.address, time.monotonic())
-        if wait_s:
-            request.app[METRICS].of(RoomMetrics).refused_leaves.labels(room.name).inc()
-            detail = "Your network gave up too many places at once. Without your polls this one "
-            detail += "ends by itself."
-            retry_after = math.ceil(wait_s)
-            return problem(429, "Too many places given up", detail=detail, retry_after=retry_after)
-    await room.leave(token, why="released" if by_site else "left")
-    request.app[METRICS].requests.count(get_label(room), "leave", VisitorState.NOT_QUEUED)
-    if visitor_request.wants_page:
-        return render_page(request, room, None, await read_next_in_form(request))
-    return web.json_response(status_document.build_document(room, None), headers=NO_STORE)
-
-
-def make_leave_limit() -> AddressLimit:
-    """Return a new limiter of how many places each IP address gives up."""
-    return AddressLimit(per_s=LEAVES_PER_S, burst=LEAVES_AT_ONCE)
 
 
 async def show_page(request: web.Request) -> web.Response:

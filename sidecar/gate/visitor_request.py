@@ -7,8 +7,9 @@ from aiohttp import web
 from multidict import istr
 
 from sidecar.gate.contract import Gate
+from sidecar.gate.cookies import read_token
 from sidecar.http.auth_request import is_preflight, original_method
-from sidecar.http.cookies import cookie_value, cookie_values
+from sidecar.http.cookies import cookie_value
 from sidecar.rooms.bearer import NOBODY, Bearer
 from sidecar.visitors.grants import Grant, GrantError, find_grant
 from sidecar.visitors.model import Pass, Token
@@ -203,23 +204,6 @@ class VisitorRequest:
         if headers.get(_ACCEPT, "").startswith(("image/", "text/css")) or snapshot is None:
             return False
         return not snapshot.waiting and snapshot.active < room.settings.total_active_users
-
-
-def read_token(headers: Mapping[str, str], room: Gate) -> Token | None:
-    """Return the visitor's token. Of several valid tokens, return the first of the best kind: a
-    pass that has not expired, then a ticket, then an expired pass."""
-    texts = cookie_values(headers.get(_COOKIE), room.tokens.cookie_name)
-    if len(texts) < 2:
-        return room.tokens.read(texts[0]) if texts else None
-    tokens = [token for text in texts if (token := room.tokens.read(text)) is not None]
-    now_ms = room.clock.now_ms()
-
-    def get_rank(token: Token) -> int:
-        if not isinstance(token, Pass):
-            return 1
-        return 0 if token.expires_ms > now_ms else 2
-
-    return min(tokens, key=get_rank, default=None)
 
 
 def _read_grant(url: str, room: Gate) -> tuple[Grant | None, str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from sidecar.history import schemas
-from sidecar.history.service import compute_positions
+from sidecar.history.stays import compute_positions
 from sidecar.kit.clock import iso
 from sidecar.rooms.schemas.common import resolve
 

@@ -13,6 +13,7 @@ from sidecar.jobs.model import ENDED, Ending, State, to_ms
 from sidecar.jobs.permits import Permits
 from sidecar.jobs.settings import TargetSettings, read_target
 from sidecar.jobs.store.target_queue import TargetStore
+from sidecar.jobs.target_rights import AdminNeededError, describe_admin_change
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import InputError
 from sidecar.kit.names import Named
@@ -22,9 +23,6 @@ if TYPE_CHECKING:  # SQL is an extra
     from sidecar.jobs.store.job_store import JobStore
 
 log = structlog.get_logger()
-
-#: The settings that only an admin may change: where calls go, and their secrets.
-ADMIN_SETTINGS = ("url", "private", "headers", "callback_urls", "callback_secret")
 
 
 @dataclass(slots=True)
@@ -50,20 +48,6 @@ class Target:
 
     def make_abort_ending(self, id_: str, fence: int) -> Ending:
         return self.make_ending(id_, fence, State.CANCELLED, "cut off by its caller")
-
-
-class AdminNeededError(Exception):
-    """Only an admin may make the change that the error text names."""
-
-
-def _describe_admin_change(target: Target | None, after: TargetSettings) -> str:
-    """Describe the change of a target's settings to `after` if only an admin may make it. Return ""
-    if an operator may make it too."""
-    if target is None:
-        return "A new target"
-    before = target.settings
-    names = [name for name in ADMIN_SETTINGS if getattr(before, name) != getattr(after, name)]
-    return f"A change of {' and '.join(names)}" if names else ""
 
 
 class TargetRegistry(Named[Target]):
@@ -132,7 +116,8 @@ class TargetRegistry(Named[Target]):
         await self.refresh()
         target = self.find(name)
         settings = target.settings.with_changes(changes) if target else read_target(changes)
-        if not is_admin and (needed := _describe_admin_change(target, settings)):
+        current = target.settings if target else None
+        if not is_admin and (needed := describe_admin_change(current, settings)):
             raise AdminNeededError(needed)
         before = target.settings.without_secrets() if target else None
         at_ms = target.clock.now_ms() if target else 0

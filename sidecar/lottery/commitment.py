@@ -13,13 +13,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sidecar.rooms.openings import RoomEvent, find_moments, list_draws
+from sidecar.rooms.openings import RoomEvent
 from sidecar.visitors.model import LOT_BITS
 from sidecar.visitors.tokens import is_visitor_id
-
-#: How long after the opening the secret is published, ms. Until then a replica whose clock is slow
-#: may still add visitors to the draw, so nobody may know the secret.
-REVEAL_AFTER_MS = 3000
 
 Hex = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 #: A string without control characters. A verifier prints it, and may not trust the publisher.
@@ -66,21 +62,6 @@ def _format_rows(rows: Iterable[tuple[str, int]]) -> bytes:
 
 
 # The choice of a draw ----------------------------------------------------------------------------
-
-
-def is_revealed(event: RoomEvent, now_ms: int) -> bool:
-    """Return True if the secret of an event's draw may be public at this time."""
-    return now_ms >= event.opens_at + REVEAL_AFTER_MS
-
-
-def choose_shown_draw(events: Sequence[RoomEvent], now_ms: int) -> RoomEvent | None:
-    """Return the event whose draw is shown by default. Of the events with a pre-queue this is the
-    current one, else the next, else the last. Return None if no event has a pre-queue."""
-    current, draws = find_moments(events, now_ms, is_open_between=False).event, list_draws(events)
-    if current in draws:
-        return current
-    coming = (event for event in draws if event.begins_ms > now_ms)
-    return next(coming, draws[-1] if draws else None)
 
 
 # The published data, and its verification --------------------------------------------------------

@@ -11,7 +11,7 @@ from sidecar.http.static_pages import CONTENT_SECURITY_POLICY
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import StoreUnavailableError
 from sidecar.kit.share import find_share
-from sidecar.lottery.commitment import REVEAL_AFTER_MS, choose_shown_draw, is_revealed
+from sidecar.lottery.publication import REVEAL_AFTER_MS, choose_shown_draw, is_revealed
 from sidecar.lottery.schemas import (
     COMMITMENT_UNKNOWN,
     LIST_GONE,

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from sidecar.lottery import commitment as draw
+from sidecar.lottery.publication import is_revealed
 from sidecar.lottery.store import DrawsStore
 from sidecar.rooms.openings import RoomEvent, list_draws
 from sidecar.rooms.store.replies import Snapshot
@@ -72,7 +73,7 @@ class Draws:
                     published[event.draw_key] = value
             self.record_published(published)
             self._refreshed_state = state
-        opened = [event for event in draws if draw.is_revealed(event, snapshot.now_ms)]
+        opened = [event for event in draws if is_revealed(event, snapshot.now_ms)]
         if opened and snapshot.recovery_stage == 0:
             last = opened[-1]
             await self.store.find_digest(

@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import hmac
-import html
 import json
 from typing import Any
 
@@ -20,10 +19,6 @@ _SENTENCES: dict[RoomEventName, str] = {
     "queue_empty": "the queue is empty",
     "room_full": "the room is full",
 }
-#: The most characters of a response that are stored.
-RESPONSE_LENGTH = 500
-#: The length of the shortest part of a URL that is hidden in responses.
-_MIN_SECRET_LENGTH = 4
 _NUMBER_FIELDS = ("waiting", "active", "cap", "wait_seconds", "threshold")
 #: The values of errcode after which a retry may succeed: DingTalk is busy, or got more than 20
 #: messages in a minute, after which it refuses all for ten minutes. Its HTTP status is always 200.
@@ -100,18 +95,3 @@ def read_dingtalk_response(body: bytes) -> PostResult:
     return PostResult(
         reason=f"errcode {code}: {text[:200]}", may_retry=code in _DINGTALK_TEMPORARY_ERRORS
     )
-
-
-def redact_response(webhook: Webhook, response: bytes | str) -> str:
-    """Return the first part of a response as one line of text. Hide the webhook's secret and the
-    parts of its URL, because the response may repeat them."""
-    text = response.decode(errors="replace") if isinstance(response, bytes) else response
-    url = URL(webhook.url)
-    query_parts = (part for pair in url.query.items() for part in pair)
-    secrets = {webhook.url, webhook.secret, url.user, url.password, url.raw_path_qs, url.path_qs}
-    secrets |= {url.query_string, url.fragment, *url.parts, *url.raw_parts, *query_parts}
-    secrets |= {html.escape(secret) for secret in secrets if secret}
-    for secret in sorted(filter(None, secrets), key=len, reverse=True):
-        if len(secret) >= _MIN_SECRET_LENGTH:
-            text = text.replace(secret, "…")
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:RESPONSE_LENGTH]

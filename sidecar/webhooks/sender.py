@@ -27,8 +27,9 @@ from sidecar.storage.redis.leader_lease import LeaderLease
 from sidecar.webhooks.calls import select_claimable
 from sidecar.webhooks.deliveries import QUEUES, Delivery, DeliveryState, QueueHead, QueueName
 from sidecar.webhooks.detector import CHECK_S, LEASE_MS
-from sidecar.webhooks.messages import compose_message, read_dingtalk_response, redact_response
+from sidecar.webhooks.messages import compose_message, read_dingtalk_response
 from sidecar.webhooks.model import AnyNotice, CallNotice
+from sidecar.webhooks.redaction import redact_response
 from sidecar.webhooks.redis_keys import webhook_key
 from sidecar.webhooks.retry import EXPIRY_S, SCHEDULE, TIMEOUT_S
 from sidecar.webhooks.service import ConfiguredWebhook, Webhooks

@@ -2,15 +2,15 @@
 
 import pytest
 
-from sidecar.gate import status
+from sidecar.gate import leave as leave_endpoint
 from sidecar.rooms.service import WaitingRoom
 from tests.support.replica import cookie_of
 
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch):
-    monkeypatch.setattr(status, "LEAVES_AT_ONCE", 3)
-    monkeypatch.setattr(status, "LEAVES_PER_S", 1e-6)
+    monkeypatch.setattr(leave_endpoint, "LEAVES_AT_ONCE", 3)
+    monkeypatch.setattr(leave_endpoint, "LEAVES_PER_S", 1e-6)
 
 
 async def leave(site, cookie, address="192.0.2.1", **headers):

@@ -17,7 +17,7 @@ TARGETS = 20
 
 
 def runner(here):
-    return WorkerPool(here.jobs, here.wake_ups, here.egress, most=5)
+    return WorkerPool(here.jobs, here.wake_ups, here.egress, max_calls=5)
 
 
 async def test_an_idle_worker_leaves_redis_alone(here, sent):

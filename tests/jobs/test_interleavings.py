@@ -267,7 +267,7 @@ async def test_a_target_that_is_made_again_is_called_at_once(here):
     """While a call of the old one goes on, which is not cut off."""
     old = await here.target()
     first = await here.submit(old)
-    workers = WorkerPool(here.jobs, here.wake_ups, here.egress, most=5)
+    workers = WorkerPool(here.jobs, here.wake_ups, here.egress, max_calls=5)
     stop = asyncio.Event()
     async with running(workers.run(stop, grace_s=5, poll_s=0.01)) as task:
         await until(lambda: here.egress.called == [first])

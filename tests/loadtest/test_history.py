@@ -12,7 +12,7 @@ from loadtest.history.lookups import open_history
 from loadtest.history.measure import Amount, measure
 from loadtest.history.stays import DAY_MS, DAYS, events_of, make_stays, sizes
 from sidecar.history.model import StreamEvent
-from sidecar.history.service import apply_event, compute_positions
+from sidecar.history.stays import apply_event, compute_positions
 from sidecar.history.store.tables import entries
 from sidecar.storage.sql import database as sql
 

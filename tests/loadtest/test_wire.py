@@ -68,7 +68,7 @@ def test_answers_in_pieces_and_chunks(server):
 
 def test_an_answer_that_never_comes_is_an_error(server, monkeypatch):
     monkeypatch.setattr(wire, "TIMEOUT_S", 0.3)
-    monkeypatch.setattr(wire, "_PATIENCE", wire._Patience())
+    monkeypatch.setattr(wire, "_TIMEOUTS", wire._Timeouts())
     server.answers.append([b""])
     server.start()
     client, _ = lean(server.url)

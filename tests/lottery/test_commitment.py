@@ -12,7 +12,6 @@ from sidecar.lottery import commitment as draws
 from sidecar.lottery.commitment import (
     PublishedDraw,
     SavedDraw,
-    choose_shown_draw,
     compute_commitment,
     compute_lot,
     derive_secret,
@@ -20,6 +19,7 @@ from sidecar.lottery.commitment import (
     sort_by_lot,
     verify,
 )
+from sidecar.lottery.publication import choose_shown_draw
 from sidecar.rooms.openings import RoomEvent
 from sidecar.visitors.model import LOT_BITS
 from tests.support.draws import HOUR_MS, START_MS, make_event, make_ids, with_places

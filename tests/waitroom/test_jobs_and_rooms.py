@@ -258,9 +258,9 @@ def test_types_are_those_of_the_description(client, kind, at):
 def test_what_is_read_of_limits_and_leases_is_described(client):
     """And what may be submitted as a job."""
     decision = described(client, "post", "/v1/limits/{name}/acquire")
-    assert set(decision["properties"]) >= model.DECISION
+    assert set(decision["properties"]) >= model.DECISION_MEMBERS
     assert set(described(client, "get", "/v1/leases/{template}/{resource}")["properties"]) > (
-        model.LEASE
+        model.LEASE_MEMBERS
     )
     order = described(client, "post", "/v1/jobs", of="request")
     names = {"class" if name == "class_name" else name for name in JobRequest.__annotations__}

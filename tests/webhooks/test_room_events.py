@@ -280,7 +280,7 @@ def test_what_a_status_means(status, taken, later):
     """Only some statuses allow a retry."""
     answer = interpret_status(status, "7")
     assert (answer.is_taken, answer.may_retry) == (taken, later)
-    assert answer.after_s == (7 if later else 0)
+    assert answer.retry_after_s == (7 if later else 0)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from sidecar.storage.redis.connect import connect
 from sidecar.storage.redis.leader_lease import LeaderLease
 from sidecar.webhooks import deliveries as kept
 from sidecar.webhooks.deliveries import STORED_S, Delivery, QueueHead
-from sidecar.webhooks.messages import redact_response
 from sidecar.webhooks.model import CalledVisitor, CallNotice, Notice, create_test_notice
+from sidecar.webhooks.redaction import redact_response
 from sidecar.webhooks.redis_keys import webhook_key
 from sidecar.webhooks.retry import EXPIRY_S, SCHEDULE
 from sidecar.webhooks.sender import send_notice

@@ -15,7 +15,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from sidecar.gate.page.languages import Languages
-from sidecar.gate.page.status_document import format_count, parse_updated_ms
+from sidecar.gate.page.position import format_count
+from sidecar.gate.page.status_document import parse_updated_ms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.visitor_number import visitor_number
 

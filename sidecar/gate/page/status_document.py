@@ -5,11 +5,12 @@ from datetime import datetime
 from typing import Any
 
 from sidecar.gate.contract import Gate, is_resource
+from sidecar.gate.page.position import get_position
 from sidecar.gate.polls import compute_interval_s
 from sidecar.kit.clock import iso
 from sidecar.rooms.openings import Moments, RoomEvent
 from sidecar.visitors.answer import Answer
-from sidecar.visitors.model import Phase, QueueOutcome, Standing, VisitorState
+from sidecar.visitors.model import Phase, Standing, VisitorState
 from sidecar.visitors.verdict_lifetime import REFRESH_MS
 
 #: If the latest snapshot is older than this, in ms, Redis counts as unavailable.
@@ -99,23 +100,6 @@ def choose_view(document: Mapping[str, Any]) -> str:
     if state == VisitorState.WAITING and phase == Phase.PREQUEUE:
         return "prequeue"
     return "next" if document["position"] == 1 else str(state)
-
-
-def format_count(document: Mapping[str, Any], name: str) -> str:
-    """Return the member `position` or `ahead`, such as 7 or 2000+. Empty if it is unknown."""
-    above, count = document["position_above"], document[name]
-    return f"{above}+" if above is not None else "" if count is None else str(count)
-
-
-def get_position(room: Gate, standing: Standing | None) -> tuple[int | None, int | None]:
-    """Return (position, None), or (None, `rank_limit`) if the position is above that limit. Both
-    are None in recovery, because the position might grow, and before the opening: it is secret."""
-    if standing is None or standing.outcome is not QueueOutcome.WAITING or standing.recovery_stage:
-        return None, None
-    if standing.phase is not Phase.OPEN:
-        return None, None
-    position, limit = standing.ahead + 1, room.settings.rank_limit
-    return (None, limit) if limit is not None and position > limit else (position, None)
 
 
 def _choose_visible_state(room: Gate, answer: Answer | None, moments: Moments) -> VisitorState:

@@ -12,7 +12,7 @@ from sqlalchemy import Row, Table, and_, delete, func, insert, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from sidecar.history.model import Period, Stay, StreamEvent
-from sidecar.history.service import apply_event
+from sidecar.history.stays import apply_event
 from sidecar.history.store.tables import (
     HISTORY,
     changes,

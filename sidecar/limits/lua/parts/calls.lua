@@ -1,5 +1,5 @@
 -- @include "limits/parts/algorithms"
--- @include "limits/parts/permits"
+-- @include "limits/parts/idempotency"
 -- @include "limits/parts/returned_times"
 -- @include "limits/parts/earliest_time"
 -- Decides on one call of a rate-limited key.

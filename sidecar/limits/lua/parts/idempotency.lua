@@ -1,5 +1,5 @@
 -- @include "limits/parts/algorithm_state"
--- Stores the time of each call by the call's permit.
+-- Remembers the time that each call was given, so that the same id gets it again.
 local permits, booked -- the Redis keys (limits/redis_keys.py), or a false value if not needed
 local REMEMBERED -- how long an id is remembered, µs
 local latest_permit, latest_booked -- the latest times that this script has stored in each key

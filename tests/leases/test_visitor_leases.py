@@ -12,10 +12,10 @@ from sidecar.kit.clock import iso
 from sidecar.kit.share import find_share
 from sidecar.leases.metrics import LeaseMetrics
 from sidecar.leases.redis_keys import lease_key
-from sidecar.leases.resource import Resources
 from sidecar.leases.service import TemplateLeases
 from sidecar.leases.settings import LeaseSettings
 from sidecar.leases.store import LeaseStore
+from sidecar.leases.visitor_leases import Resources
 from sidecar.rooms.service import WaitingRooms
 from sidecar.storage.redis.connect import close, connect
 from sidecar.visitors.tokens import Tokens

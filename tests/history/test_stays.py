@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sidecar.history.model import Stay, StreamEvent
 from sidecar.history.report import Tally, compute_percentiles_s, count_inversions
 from sidecar.history.schemas import Report
-from sidecar.history.service import apply_event, compute_positions
+from sidecar.history.stays import apply_event, compute_positions
 
 _ids = itertools.count()
 
