@@ -80,8 +80,8 @@ def _check_scope(owner: Owner, request: web.Request) -> web.Response | None:
     if not access.scopes:
         detail = "Programs may not change this: send the admin_token."
         return problem(kinds.OPERATORS_ONLY, detail=detail)
-    one_of, has = (" or ".join(sorted(scopes)) for scopes in (access.scopes, owner.scopes))
-    detail = f"This needs the scope {one_of}; the token {owner.name} has {has} (scopes)."
+    needed, owned = (" or ".join(sorted(scopes)) for scopes in (access.scopes, owner.scopes))
+    detail = f"This needs the scope {needed}; the token {owner.name} has {owned} (scopes)."
     return problem(kinds.SCOPE_MISSING, detail=detail)
 
 

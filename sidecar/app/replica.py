@@ -132,9 +132,9 @@ async def run_replica(settings: Settings, stopping: list[bool]) -> AsyncIterator
         stack.push_async_callback(close, redis)
         if not await refresh_once(rooms, metrics):
             log.warning("store_away", hint="newcomers wait until the store answers")
-        ended = EndedSessions(redis, timeout_s=timeout_s)
+        ended_sessions = EndedSessions(redis, timeout_s=timeout_s)
         operators = Operators(
-            settings.secret_keys, settings.admin_token, settings.accounts, ended=ended
+            settings.secret_keys, settings.admin_token, settings.accounts, ended=ended_sessions
         )
         if operators.is_on:
             await share_once(operators.share)
@@ -219,13 +219,13 @@ async def _open_jobs(
 
     services = await stack.enter_async_context(open_job_services(settings, redis, metrics))
     for room in rooms:
-        room.grants.has_namesake = partial(_is_target, services.jobs, room.name)
+        room.grants.has_namesake = partial(_has_target, services.jobs, room.name)
     if settings.done_listen:
         await stack.enter_async_context(done_log.listen(settings.done_listen, services.jobs))
     return services
 
 
-def _is_target(jobs: Jobs, name: str) -> bool:
+def _has_target(jobs: Jobs, name: str) -> bool:
     return jobs.targets.find(name) is not None
 
 

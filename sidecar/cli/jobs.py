@@ -14,7 +14,7 @@ from sidecar.cli.replica_client import (
     Client,
     Job,
     ReplicaGroup,
-    api_path,
+    build_api_path,
     format_error,
     pass_client,
     read_pages,
@@ -134,7 +134,7 @@ def _filter_options(*, ended: bool | None = None) -> Callable[[Any], Any]:
     )
 
 
-def _to_query(filters: dict[str, str | None]) -> dict[str, str]:
+def _build_query(filters: dict[str, str | None]) -> dict[str, str]:
     """Convert the options that filter jobs to a query of the API."""
     filters["id"] = filters.pop("prefix", None)
     return {name: value for name, value in filters.items() if value}
@@ -193,7 +193,7 @@ def _change_jobs(
         (print_json if options["as_json"] else show)(change_job(ids[0]))
         return
     dry_run, yes, as_json = (options.pop(name) for name in ("dry_run", "yes", "as_json"))
-    query = _to_query(options)
+    query = _build_query(options)
     if bool(ids) == bool(query):
         raise click.UsageError("say either ids of jobs, or which jobs by --state, --target, …")
     if query and (dry_run or not yes):
@@ -255,7 +255,7 @@ def _print_jobs(document: dict[str, Any]) -> None:
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
 def list_jobs(client: Client, /, limit: int, **filters: str | None) -> Any:
     """List jobs, newest first. A service token sees its own; the admin token sees all."""
-    return read_pages(client, "/v1/jobs", "jobs", limit=limit, **_to_query(filters))
+    return read_pages(client, "/v1/jobs", "jobs", limit=limit, **_build_query(filters))
 
 
 @jobs.command("watch")
@@ -269,7 +269,8 @@ def watch_jobs(client: Client, ids: tuple[str, ...], target: str | None, every: 
     if bool(ids) == (target is not None):
         raise click.UsageError("say either ids of jobs, or --target NAME")
     if target is not None:
-        client.request("GET", api_path("/v1/targets", target))  # fails if the target is unknown
+        # This request fails if the target is unknown.
+        client.request("GET", build_api_path("/v1/targets", target))
         ids = tuple(_read_unfinished(client, target))
         if not ids:
             click.echo(f"{target}: all jobs have ended")
@@ -374,8 +375,8 @@ def _poll_jobs(
     from waitroom import RejectedError, WaitroomError  # noqa: PLC0415 - other commands start faster
 
     try:
-        of_target = _read_unfinished(client, target) if target else {}
-        return {id_: of_target.get(id_) or client.jobs.get(id_) for id_ in ids}
+        unfinished = _read_unfinished(client, target) if target else {}
+        return {id_: unfinished.get(id_) or client.jobs.get(id_) for id_ in ids}
     except WaitroomError as error:
         if is_first or (isinstance(error, RejectedError) and error.status < 500):
             raise

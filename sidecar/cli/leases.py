@@ -10,7 +10,7 @@ from sidecar.cli.replica_client import (
     ANY_TEXT,
     Client,
     ReplicaGroup,
-    api_path,
+    build_api_path,
     pass_client,
     read_pages,
 )
@@ -50,7 +50,7 @@ def list_leases(client: Client, template: str | None, find: str) -> Any:
         if find:
             raise click.UsageError("--find is for the resources of a TEMPLATE")
         return client.request("GET", "/v1/leases")
-    return read_pages(client, _api_path(template), "resources", find=find)
+    return read_pages(client, _build_path(template), "resources", find=find)
 
 
 def _print_queue(document: dict[str, Any]) -> None:
@@ -71,7 +71,7 @@ def _print_queue(document: dict[str, Any]) -> None:
 @leases.reply_command(_print_queue, "template", "resource", context_settings=ANY_TEXT)
 def show(client: Client, template: str, resource: str) -> Any:
     """Show who holds a resource and who waits for it."""
-    return read_pages(client, f"{_api_path(template, resource)}/queue", "queue")
+    return read_pages(client, f"{_build_path(template, resource)}/queue", "queue")
 
 
 @leases.command(context_settings=ANY_TEXT)
@@ -88,10 +88,12 @@ def release(client: Client, template: str, resource: str, holder: str | None) ->
         raise click.UsageError(f"{resource}: that is no resource's name")
     holders = [holder] if holder is not None else []
     if holder is None:
-        page = client.request("GET", f"{_api_path(template, resource)}/queue", query={"limit": "1"})
+        page = client.request(
+            "GET", f"{_build_path(template, resource)}/queue", query={"limit": "1"}
+        )
         holders = list(dict.fromkeys(entry["holder"] for entry in page["holders"]))
     for name in holders:
-        reply = client.request("DELETE", _api_path(template, resource, holder=name))
+        reply = client.request("DELETE", _build_path(template, resource, holder=name))
         outcome = "released" if reply["released"] else f"neither held {resource} nor waited"
         click.echo(f"{name} {outcome}")
     if holder is None:
@@ -107,6 +109,6 @@ def _format_holders(holders: list[dict[str, Any]]) -> str:
     return ", ".join(texts) or "nobody"
 
 
-def _api_path(template: str, *names: str, **query: str) -> str:
-    path = api_path("/v1/leases", template, *names)
+def _build_path(template: str, *names: str, **query: str) -> str:
+    path = build_api_path("/v1/leases", template, *names)
     return f"{path}?{urlencode(query)}" if query else path

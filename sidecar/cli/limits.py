@@ -9,7 +9,7 @@ from sidecar.cli.replica_client import (
     ANY_TEXT,
     Client,
     ReplicaGroup,
-    api_path,
+    build_api_path,
     read_pages,
 )
 
@@ -50,7 +50,7 @@ def show(client: Client, name: str, fields: tuple[str, ...], key: str | None) ->
         if not equals:
             raise click.UsageError(f"{field}: write FIELD=VALUE, such as channel=wx")
         query[part] = value
-    path = api_path(_LIMITS, name)
+    path = build_api_path(_LIMITS, name)
     for rule in client.request("GET", _LIMITS)["limits"]:
         if rule["name"] == name and rule["fields"] and not query:
             return {**rule, "values": client.request("GET", f"{path}/values")}
@@ -77,7 +77,7 @@ def set_(client: Client, name: str, words: tuple[str, ...]) -> Any:
         number = int(limit)
     except ValueError:
         raise click.UsageError(f"{limit}: say a whole number, or -1 for no limit") from None
-    path = api_path(_LIMITS, name, "values", "".join(key))
+    path = build_api_path(_LIMITS, name, "values", "".join(key))
     return client.request("PUT", path, {"limit": number})
 
 
@@ -85,7 +85,7 @@ def set_(client: Client, name: str, words: tuple[str, ...]) -> Any:
 @click.argument("key", default="", required=False)
 def unset(client: Client, name: str, key: str) -> Any:
     """Reset a key's limit to the configured value."""
-    return client.request("DELETE", api_path(_LIMITS, name, "values", key))
+    return client.request("DELETE", build_api_path(_LIMITS, name, "values", key))
 
 
 def _print_counts(document: dict[str, Any]) -> None:
@@ -101,7 +101,7 @@ def _print_counts(document: dict[str, Any]) -> None:
 def list_keys(client: Client, name: str) -> Any:
     """List the keys that have a count, those with the least left first. Scans all keys of Redis,
     some thousands at a time."""
-    counts = read_pages(client, api_path(_LIMITS, name, "counts"), "keys")
+    counts = read_pages(client, build_api_path(_LIMITS, name, "counts"), "keys")
     keys = sorted(counts["keys"], key=lambda key: (key["remaining"] or 0) / (key["limit"] or 1))
     return {**counts, "keys": keys, "found": len(keys)}
 
@@ -117,7 +117,7 @@ def _print_reset(result: dict[str, Any]) -> None:
 @click.argument("key", default="", required=False)
 def reset(client: Client, name: str, key: str) -> Any:
     """Reset the count of a key. Its next call has the whole limit."""
-    return client.request("DELETE", api_path(_LIMITS, name, "counts", key))
+    return client.request("DELETE", build_api_path(_LIMITS, name, "counts", key))
 
 
 def _format_limit(limit: int | None) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from sidecar.cli.output import print_table
-from sidecar.cli.replica_client import Client, ReplicaGroup, api_path
+from sidecar.cli.replica_client import Client, ReplicaGroup, build_api_path
 
 
 @click.group(cls=ReplicaGroup)
@@ -35,7 +35,7 @@ def log_out(client: Client, name: str) -> Any:
 
     To lock somebody out, remove them from the settings and restart the replicas.
     """
-    return client.request("DELETE", api_path("/admin/operators", name, "sessions"))
+    return client.request("DELETE", build_api_path("/admin/operators", name, "sessions"))
 
 
 @click.command("hash-password")

@@ -136,7 +136,7 @@ def pass_client(command: Callable[Concatenate[Client, P], T]) -> Callable[P, T]:
     return run
 
 
-def api_path(root: str, *names: str) -> str:
+def build_api_path(root: str, *names: str) -> str:
     """Build a path of the API from `root` and names. Quote the names for a URL."""
     return "/".join([root, *(quote(name, safe="") for name in names)])
 
@@ -233,7 +233,7 @@ _HELP = {
 }
 
 
-def replica_options(*, has_short_config: bool = True) -> list[click.Parameter]:
+def create_replica_options(*, has_short_config: bool = True) -> list[click.Parameter]:
     """Create the options whose values ReplicaOptions holds. `has_short_config`: allow -c for
     --config."""
     return [
@@ -251,17 +251,17 @@ def replica_options(*, has_short_config: bool = True) -> list[click.Parameter]:
 class SettingsGroup(click.Group):
     """A group whose commands have the option --config, before or after the command's name."""
 
-    #: The index of the first option in `replica_options` that the commands have.
+    #: The index of the first option in `create_replica_options` that the commands have.
     first_option = -1
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.params += replica_options()[self.first_option :]
+        self.params += create_replica_options()[self.first_option :]
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
         # An argument that begins with -c must not be read as the option -c.
         has_any_text = cmd.context_settings.get("ignore_unknown_options", False)
-        cmd.params += replica_options(has_short_config=not has_any_text)[self.first_option :]
+        cmd.params += create_replica_options(has_short_config=not has_any_text)[self.first_option :]
         super().add_command(cmd, name)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from sidecar.cli.output import print_changes, print_json, print_table
-from sidecar.cli.replica_client import Client, ReplicaGroup, api_path
+from sidecar.cli.replica_client import Client, ReplicaGroup, build_api_path
 
 _TARGETS = "/v1/targets"
 
@@ -46,7 +46,7 @@ def list_targets(client: Client) -> Any:
 @targets.reply_command(print_json, "name")
 def show(client: Client, name: str) -> Any:
     """Show everything about one target, as JSON; secrets are ***."""
-    return client.request("GET", api_path(_TARGETS, name))
+    return client.request("GET", build_api_path(_TARGETS, name))
 
 
 @targets.reply_command(print_changes, "name", name="set")
@@ -59,7 +59,7 @@ def set_(client: Client, name: str, changes: tuple[str, ...]) -> Any:
     secret. The settings override the configuration file until waitroom targets unset.
     """
     body = dict(_parse_change(change) for change in changes)
-    return client.request("PATCH", api_path(_TARGETS, name), body)
+    return client.request("PATCH", build_api_path(_TARGETS, name), body)
 
 
 def _parse_change(text: str) -> tuple[str, Any]:
@@ -92,7 +92,7 @@ def _print_state(target: dict[str, Any]) -> None:
 @targets.reply_command(_print_unset, "name")
 def unset(client: Client, name: str) -> Any:
     """Reset a target to its configured settings; one that is not configured is removed."""
-    return client.request("DELETE", api_path(_TARGETS, name))
+    return client.request("DELETE", build_api_path(_TARGETS, name))
 
 
 @targets.reply_command(_print_state, "name")
@@ -109,5 +109,5 @@ def resume(client: Client, name: str) -> Any:
 
 def _set_paused(client: Client, name: str, *, is_paused: bool) -> Any:
     # PATCH alone would create a target if the name is mistyped. GET fails instead.
-    client.request("GET", api_path(_TARGETS, name))
-    return client.request("PATCH", api_path(_TARGETS, name), {"paused": is_paused})
+    client.request("GET", build_api_path(_TARGETS, name))
+    return client.request("PATCH", build_api_path(_TARGETS, name), {"paused": is_paused})

@@ -14,7 +14,7 @@ from sidecar.cli.replica_client import (
     Client,
     ReplicaGroup,
     ReplicaOptions,
-    api_path,
+    build_api_path,
     read_pages,
 )
 
@@ -73,7 +73,7 @@ def _format_last_response(delivery: dict[str, Any]) -> str:
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="At most.")
 def deliveries(client: Client, name: str, state: str, limit: int) -> Any:
     """List the messages to a webhook, latest first, with the last responses."""
-    path = api_path(_WEBHOOKS, name, "deliveries")
+    path = build_api_path(_WEBHOOKS, name, "deliveries")
     return read_pages(client, path, "deliveries", limit=limit, state=state)
 
 
@@ -90,10 +90,10 @@ def resend(client: Client, name: str, ids: tuple[str, ...], *, failed: bool) -> 
     if failed == bool(ids):
         raise click.UsageError("name messages by their ids, or say --failed")
     if failed:
-        return client.request("POST", api_path(_WEBHOOKS, name, "resend"))
+        return client.request("POST", build_api_path(_WEBHOOKS, name, "resend"))
     counts: Counter[str] = Counter()
     for id_ in ids:
-        reply = client.request("POST", api_path(_WEBHOOKS, name, "deliveries", id_, "resend"))
+        reply = client.request("POST", build_api_path(_WEBHOOKS, name, "deliveries", id_, "resend"))
         counts.update(queued=reply["queued"], waiting=reply["waiting"])
     return {"webhook": name, "queued": counts["queued"], "waiting": counts["waiting"]}
 

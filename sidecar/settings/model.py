@@ -1,5 +1,5 @@
-"""The model of all settings. The models of rooms, leases, limits, targets and webhooks are in the
-packages of those names (targets: jobs)."""
+"""The model of all settings. The models of nested tables are in the packages that use them, such as
+sidecar/rooms/settings.py."""
 
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -328,10 +328,10 @@ class Settings(HistorySection):
     @property
     def accounts(self) -> Accounts:
         """Return the accounts of operators, and how a proxy may sign operators in."""
-        named = {name: Account(each.role, each.password) for name, each in self.operators.items()}
+        accounts = {name: Account(o.role, o.password) for name, o in self.operators.items()}
         sources = frozenset(self.operator_header_from)
         return Accounts(
-            named, ProxySignIn(self.operator_header, sources, self.operator_header_role)
+            accounts, ProxySignIn(self.operator_header, sources, self.operator_header_role)
         )
 
     @property

@@ -16,9 +16,9 @@ from sidecar.kit.errors import InputError
 from sidecar.settings.file import find_file
 
 ENV_PREFIX = "WAITROOM_"
-#: The suffix of the name of a setting or variable whose value is in a file, to which it points.
+#: The suffix of the name of a setting or variable that has the path of a file with the value.
 FILE_SUFFIX = "_file"
-#: Variables that are no settings, but options of commands (sidecar/cli/replica_client.py).
+#: Variables that are not settings but options of commands (sidecar/cli/replica_client.py).
 NOT_SETTINGS = {"WAITROOM_URL", "WAITROOM_TOKEN", "WAITROOM_TOKEN_FILE"}
 _TABLES = {"rooms", "leases", "limits", "targets", "webhooks", "tokens", "operators"}
 

@@ -169,7 +169,7 @@ def build_document() -> Json:
 
 
 @cache
-def _serialize() -> bytes:
+def _encode_document() -> bytes:
     return json.dumps(build_document(), separators=(",", ":")).encode()
 
 
@@ -199,4 +199,4 @@ ENDPOINTS = Endpoints("operations")
 async def get_openapi(_request: web.Request) -> web.Response:
     """Get the OpenAPI document."""
     # It needs no token, because the document is the same in every installation.
-    return web.Response(body=_serialize(), content_type="application/json", headers=_HEADERS)
+    return web.Response(body=_encode_document(), content_type="application/json", headers=_HEADERS)

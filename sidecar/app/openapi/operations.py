@@ -22,17 +22,18 @@ Json: TypeAlias = dict[str, Any]
 _ByModel: TypeAlias = dict[tuple[int, Any], Json]
 
 
-def ref(kind: str, name: str) -> Json:
+def create_ref(kind: str, name: str) -> Json:
+    """Create a reference ($ref) to a component of the document, such as a schema."""
     return {"$ref": f"#/components/{kind}/{name}"}
 
 
 _REF = "#/components/schemas/{model}"
-_NO_STORE = {"Cache-Control": ref("headers", "NoStore")}
+_NO_STORE = {"Cache-Control": create_ref("headers", "NoStore")}
 #: The headers of problem documents, by HTTP status.
 _PROBLEM_HEADERS = {
-    401: {"WWW-Authenticate": ref("headers", "Authenticate")},
-    429: {"Retry-After": ref("headers", "RetryAfter")},
-    503: {"Retry-After": ref("headers", "RetryAfter")},
+    401: {"WWW-Authenticate": create_ref("headers", "Authenticate")},
+    429: {"Retry-After": create_ref("headers", "RetryAfter")},
+    503: {"Retry-After": create_ref("headers", "RetryAfter")},
 }
 
 
@@ -89,7 +90,7 @@ def describe_paths(endpoints: Sequence[Endpoint], servers: Mapping[str, Json]) -
         item = paths.setdefault(endpoint.canonical, {})
         in_path, others = _describe_parameters(endpoint, schemas)
         if endpoint.path.startswith("/admin/") and endpoint.method != "GET":
-            others.append(ref("parameters", "Operator"))
+            others.append(create_ref("parameters", "Operator"))
         if endpoint.tag in servers:
             item["servers"] = [servers[endpoint.tag]]
         if in_path:
@@ -217,7 +218,7 @@ def _describe_problems(endpoint: Endpoint, by_model: _ByModel) -> Json:
     responses = {}
     for status, kinds in sorted(by_status.items()):
         codes = {"type": "object", "properties": {"code": {"enum": [kind.code for kind in kinds]}}}
-        schemas = [ref("schemas", "Problem"), codes]
+        schemas = [create_ref("schemas", "Problem"), codes]
         if status in endpoint.problem_members:
             schemas.append(by_model[id(endpoint.problem_members[status]), "serialization"])
         responses[str(status)] = {
@@ -233,7 +234,8 @@ def _describe_problems(endpoint: Endpoint, by_model: _ByModel) -> Json:
 
 
 def _describe_headers(endpoint: Endpoint) -> Json:
-    return {name: ref("headers", component) for name, component in endpoint.reply_headers.items()}
+    components = endpoint.reply_headers.items()
+    return {name: create_ref("headers", component) for name, component in components}
 
 
 def _describe_security(endpoint: Endpoint) -> list[Json]:

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from sidecar.app.openapi.operations import Json, find_description, ref
+from sidecar.app.openapi.operations import Json, create_ref, find_description
 from sidecar.kit.moments import parse_moment
 from sidecar.kit.setting_types import DURATION, parse_duration
 
@@ -87,24 +87,26 @@ def describe_settings(model: type[BaseModel], *others: Json) -> Json:
         }
         nulls = (option for option in options if option == {"type": "null"})
         schemas[name] = {
-            **_any_of(*_value_or_string(plain, model, name), *nulls, *others),
+            **_combine_schemas(*_list_value_schemas(plain, model, name), *nulls, *others),
             "description": find_description(model, name),
         }
     return schemas
 
 
-def _value_or_string(plain: Json, model: type[BaseModel], name: str) -> list[Json]:
+def _list_value_schemas(plain: Json, model: type[BaseModel], name: str) -> list[Json]:
     """Return the schema of a value, and the schema of a string that may replace the value."""
     field, kind = model.model_fields[name], plain.get("type", "")
     for function, (meaning, string_schema) in _BY_PARSER.items():
         if _has_parser(function, [field.annotation, field.metadata]):
-            return [{**plain, "description": meaning}, ref("schemas", string_schema)]
+            return [{**plain, "description": meaning}, create_ref("schemas", string_schema)]
     if "enum" in plain and kind == "integer":
         return [plain, {"enum": [str(value) for value in plain["enum"]]}]
-    return [plain, ref("schemas", _STRING_BY_TYPE[kind])] if kind in _STRING_BY_TYPE else [plain]
+    if kind not in _STRING_BY_TYPE:
+        return [plain]
+    return [plain, create_ref("schemas", _STRING_BY_TYPE[kind])]
 
 
-def _any_of(*options: Json) -> Json:
+def _combine_schemas(*options: Json) -> Json:
     distinct = [option for n, option in enumerate(options) if option not in options[:n]]
     return {"anyOf": distinct} if len(distinct) > 1 else distinct[0]
 

@@ -121,11 +121,14 @@ class Visit:
     revisit: SiteResponse = _NOTHING
     #: The response for the page when the first visitor returns with the stamp cookie too.
     stamp_visit: SiteResponse = _NOTHING
-    #: What replicas report about nginx's key, which signs stamp cookies.
+    #: What replicas report about nginx's key, with which nginx verifies stamp cookies.
     nginx_keys: set[str] = field(default_factory=set)
+    #: The responses to requests sent directly to the sidecar's ports, not through nginx.
     ops: SiteResponse = _NOTHING
     edge: SiteResponse = _NOTHING
+    #: The site's responses to requests for OPS_PATHS, by path.
     through_site: dict[str, SiteResponse] = field(default_factory=dict)
+    #: The responses to the requests that release the doctor's places.
     leaves: list[SiteResponse] = field(default_factory=list)
     #: The responses to `prefetch` and `poll` sent again at the end, to detect a cache.
     late_prefetch: SiteResponse = _NOTHING

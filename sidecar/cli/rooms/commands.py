@@ -13,7 +13,7 @@ from sidecar.cli.replica_client import (
     ReplicaGroup,
     Room,
     Visitor,
-    api_path,
+    build_api_path,
 )
 from sidecar.cli.rooms.events import format_document
 from sidecar.cli.rooms.export_file import export_room, import_room
@@ -78,7 +78,7 @@ def _print_mode(room: Room) -> None:
 
 def _change_mode(client: Client, room: str) -> Any:
     verb = str(click.get_current_context().info_name)
-    return client.request("POST", api_path(_ROOMS, room, verb))
+    return client.request("POST", build_api_path(_ROOMS, room, verb))
 
 
 for verb, help_text in {
@@ -110,7 +110,7 @@ def find(client: Client, room: str, visitor: str) -> Any:
 @click.confirmation_option(prompt="Everybody in the queue loses their place. Sure?")
 def reset(client: Client, room: str) -> Any:
     """Empty a room's queue; visitors inside stay."""
-    return client.request("POST", api_path(_ROOMS, room, "reset"))
+    return client.request("POST", build_api_path(_ROOMS, room, "reset"))
 
 
 @rooms.reply_command(
@@ -121,7 +121,7 @@ def reset(client: Client, room: str) -> Any:
 )
 def release(client: Client, room: str, visitor: str) -> Any:
     """End one visitor's session or place. VISITOR is an id, or the number on the waiting page."""
-    return client.request("POST", api_path(_ROOMS, room, "visitors", visitor, "release"))
+    return client.request("POST", build_api_path(_ROOMS, room, "visitors", visitor, "release"))
 
 
 @rooms.reply_command(
@@ -148,7 +148,7 @@ def move(client: Client, /, room: str, visitor: str, why: str, **options: Any) -
         body["position"] = int(where[:20]) if where.isdigit() else where
     else:
         raise click.UsageError(f"{where}: say head, back or a whole number from 1 on")
-    return client.request("POST", api_path(_ROOMS, room, "visitors", visitor, "move"), body)
+    return client.request("POST", build_api_path(_ROOMS, room, "visitors", visitor, "move"), body)
 
 
 def _print_log(document: dict[str, Any]) -> None:
@@ -160,7 +160,7 @@ def _print_log(document: dict[str, Any]) -> None:
 @rooms.reply_command(_print_log, "room")
 def log(client: Client, room: str) -> Any:
     """List what operators did, latest first."""
-    return client.request("GET", api_path(_ROOMS, room, "log"))
+    return client.request("GET", build_api_path(_ROOMS, room, "log"))
 
 
 @rooms.reply_command(lambda document: click.echo(format_document(document)), "room")
@@ -173,4 +173,4 @@ def log(client: Client, room: str) -> Any:
 def events(client: Client, room: str, at: str | None) -> Any:
     """Show what a room's events will do and when, and what looks like a mistake."""
     query = {} if at is None else {"at": at}
-    return client.request("GET", api_path(_ROOMS, room, "events"), query=query)
+    return client.request("GET", build_api_path(_ROOMS, room, "events"), query=query)

@@ -48,7 +48,7 @@ def export_room(options: ReplicaOptions, room: str, output: str) -> None:
         _open_output(output) as file,
         progress(f"exporting {room}", is_on=has_progress) as advance,
     ):
-        counts = _export(client, room, file, advance)
+        counts = _write_export(client, room, file, advance)
     click.echo(f"{room}: {_format_counts(counts)} exported", err=True)
 
 
@@ -76,13 +76,13 @@ def import_room(options: ReplicaOptions, room: str, source: str) -> None:
             options.client(timeout_s=_TIMEOUT_S) as client,
             progress(f"importing {room}", total=total) as advance,
         ):
-            counts = _import(client, room, head, file, offsets, advance)
+            counts = _send_import(client, room, head, file, offsets, advance)
     click.echo(f"{room}: {_format_counts(counts)} new here")
     if head.get("settings", {}).get("queue_all"):
         click.echo(f"It is paused, as the file says. To go on: {_RESUME.format(room)}")
 
 
-def _export(client: Client, room: str, file: IO[bytes], advance: Advance) -> Counter[str]:
+def _write_export(client: Client, room: str, file: IO[bytes], advance: Advance) -> Counter[str]:
     """Read a room's export from a replica and write it to a file. Return the numbers of rows by
     kind."""
     counts: Counter[str] = Counter()
@@ -106,7 +106,7 @@ def _export(client: Client, room: str, file: IO[bytes], advance: Advance) -> Cou
     return counts
 
 
-def _import(  # noqa: PLR0913, PLR0917 - the parts of a file
+def _send_import(  # noqa: PLR0913, PLR0917 - the parts of a file
     client: Client,
     room: str,
     head: dict[str, Any],

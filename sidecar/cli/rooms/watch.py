@@ -38,7 +38,7 @@ RATE_S = 60.0
 _BLOCKS = "▁▂▃▄▅▆▇█"
 #: The minimum width of a terminal for a table. A narrower one shows a paragraph for each room.
 _MIN_TABLE_WIDTH = 72
-#: The seconds between two requests for the operators' log, and the number of entries shown.
+#: The seconds between two requests for the log of operators' actions, and the most entries shown.
 _LOG_EVERY_S, _LOG_SHOWN = 5.0, 8
 _STYLES = {"running": "green", "paused": "yellow", "draining": "yellow", "open": "magenta"}
 
@@ -170,14 +170,14 @@ def calculate_rates(samples: Sequence[Sample]) -> dict[str, float]:
         return {}
     counts = compute_growth(recent[-1].counters, recent[0].counters)
     scale = 60 / (recent[-1].at_s - recent[0].at_s)
-    counters_of = {
+    counters_by_rate = {
         "in/min": ("admitted",),
         "out/min": ("expired_session", "left_session", "released"),
         "gave up": ABANDONED,
     }
     return {
         name: scale * sum(counts.get(counter, 0) for counter in counters)
-        for name, counters in counters_of.items()
+        for name, counters in counters_by_rate.items()
     }
 
 
@@ -243,7 +243,7 @@ class _Screen:
         from rich.live import Live  # noqa: PLC0415
 
         # SIGTERM alone would leave the terminal on the alternate screen.
-        signal.signal(signal.SIGTERM, _exit)
+        signal.signal(signal.SIGTERM, _exit_on_signal)
         try:
             with Live(
                 get_renderable=self._draw, console=self._console, screen=True, refresh_per_second=1
@@ -388,11 +388,11 @@ def _draw_text(room: "list[dict[str, str | Text]]") -> "Text":
     return text.append("\n")
 
 
-def _exit(number: int, _frame: FrameType | None) -> None:
+def _exit_on_signal(number: int, _frame: FrameType | None) -> None:
     sys.exit(128 + number)
 
 
-def _format_time(at: datetime) -> str:
+def _format_time(moment: datetime) -> str:
     """Format a time in the local zone, with the day if it is not today."""
-    local, today = at.astimezone(), datetime.now(UTC).astimezone().date()
+    local, today = moment.astimezone(), datetime.now(UTC).astimezone().date()
     return f"{local:%H:%M:%S}" if local.date() == today else f"{local:%d %b %H:%M}"

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 _PASS_DIRECTIVES = {"proxy_pass", "fastcgi_pass", "uwsgi_pass", "scgi_pass", "grpc_pass"}
-_SERVER = "include waitroom/server.conf;"
-_LOCATION = "waitroom/location.conf"
+_SERVER_INCLUDE = "include waitroom/server.conf;"
+_LOCATION_INCLUDE = "waitroom/location.conf"
 #: Directives that, in a location, cancel the same directives of the server block. The value is the
 #: include that repeats Waitroom's own ones in the location.
 _REPEATED_BY = {"add_header": "waitroom/headers.conf", "error_page": "waitroom/errors.conf"}
@@ -70,7 +70,7 @@ def _check_server(server: Directive, room: str) -> Iterator[MissingLines]:
         yield MissingLines(server["line"], title, reason="it has no page: no room")
         return
     if not _includes("waitroom/server.conf", block):
-        yield MissingLines(server["line"], title, [_SERVER], "first in it")
+        yield MissingLines(server["line"], title, [_SERVER_INCLUDE], "first in it")
     for code in ("401", "403"):
         if any(code in page["args"] for page in _select_directives("error_page", block)):
             reason = f"its error_page {code} must stand above server.conf"
@@ -81,7 +81,7 @@ def _check_server(server: Directive, room: str) -> Iterator[MissingLines]:
 
 def _check_location(location: Directive, room: str) -> Iterator[MissingLines]:
     block, title = location["block"], f"location {' '.join(location['args'])}"
-    has_room = _includes(_LOCATION, block)
+    has_room = _includes(_LOCATION_INCLUDE, block)
     if not (has_room or _needs_room(location)):
         if _has_any(_PASS_DIRECTIVES, block) and not _includes("waitroom/strict-path.conf", block):
             lines = ["include waitroom/strict-path.conf;"]
@@ -92,7 +92,7 @@ def _check_location(location: Directive, room: str) -> Iterator[MissingLines]:
     if _select_directives("auth_request", block):
         reason = "its auth_request would be replaced: see docs/nginx.md, An auth_request of yours"
         yield MissingLines(location["line"], title, reason=reason)
-    lines = [] if has_room else [f"set $waitroom_room {room};", f"include {_LOCATION};"]
+    lines = [] if has_room else [f"set $waitroom_room {room};", f"include {_LOCATION_INCLUDE};"]
     is_php = bool(lines and _select_directives("fastcgi_pass", block))
     reasons = ["PHP makes any page here"] if is_php else []
     for directive, include in _REPEATED_BY.items():
