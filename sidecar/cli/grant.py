@@ -83,11 +83,11 @@ def grant(room: str, class_name: str, path: str | None, **options: Any) -> None:
         raise click.UsageError("--id and --once: an id is for one visitor already")
     if count > 1 and not is_once:
         raise click.UsageError("--count: all would be the same; say --once too")
-    from sidecar.visitors.grants import Grant, Grants, expiry, new_id  # noqa: PLC0415
+    from sidecar.visitors.grants import Grant, Grants, compute_expiry_s, new_grant_id  # noqa: PLC0415
 
     grants = Grants(room, settings.keys_of_grants, kind)
-    expires_s = expiry(options["life_s"], int(time.time() * 1000))
-    ids = (new_id() for _ in range(count)) if is_once else [id_ or ""]
+    expires_s = compute_expiry_s(options["life_s"], int(time.time() * 1000))
+    ids = (new_grant_id() for _ in range(count)) if is_once else [id_ or ""]
     tokens = (grants.sign(Grant(class_name, expires_s, grant_id)) for grant_id in ids)
     lines = (add_grant(options["url"], token) if options["url"] else token for token in tokens)
     if not options["as_json"]:

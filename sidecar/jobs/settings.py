@@ -23,7 +23,7 @@ from sidecar.kit.errors import InputError
 from sidecar.kit.setting_types import Count, Seconds, describe_problems, split_list
 from sidecar.kit.signing import MIN_WEBHOOK_SECRET_LENGTH
 from sidecar.limits.settings import MAX_LIMIT, check_burst
-from sidecar.visitors.classes import Classes, find_class_problems, parse_table
+from sidecar.visitors.classes import Classes, find_class_problems, table_validator
 
 DEFAULT_DATABASE = "sqlite:///waitroom-jobs.db"
 #: The text that is shown in place of secrets (the values of headers, and callback_secret).
@@ -179,7 +179,7 @@ class TargetSettings(BaseModel):
     methods: Methods = ("GET", "POST")
     """The methods that jobs may use: some of `GET`, `HEAD`, `POST`, `PUT`, `PATCH` and
     `DELETE`."""
-    headers: Annotated[dict[str, str], parse_table('{"Authorization": "Bearer ..."}')] = Field(
+    headers: Annotated[dict[str, str], table_validator('{"Authorization": "Bearer ..."}')] = Field(
         default={}, repr=False
     )
     """Headers that the worker adds to each call; they replace the job's. Use them for the target's

@@ -1,8 +1,8 @@
 """Endpoints with which programs take, renew, release, find and list leases.
 
 A lease is the exclusive use of a named resource, such as a seat, for a limited time. If all slots
-of the resource are taken, the client waits in a queue. A template is the settings of many
-resources.
+of the resource are taken, the client waits in a queue. A template has the settings of
+many resources.
 """
 
 import math
@@ -71,7 +71,9 @@ async def list_resources(
         next_name = resources[-1].name if len(resources) == page.limit else None
     return schemas.LeasedResources(
         template=template.name,
-        resources=[schemas.LeasedResource(**_resource_members(r, page.holders)) for r in resources],
+        resources=[
+            schemas.LeasedResource(**_build_resource_members(r, page.holders)) for r in resources
+        ],
         next=next_name,
         count=await template.store.count(),
     )
@@ -93,14 +95,14 @@ async def show_resource(request: web.Request, page: schemas.QueuePage) -> schema
     resource = await template.store.show(page.resource, first=start, limit=page.limit)
     queue = [
         schemas.LeasePlace(
-            **_holder_members(place.holder),
+            **_build_holder_members(place.holder),
             position=position,
             joined_at=iso(place.order // 1000),
             heartbeat_due_at=iso(place.due_ms),
         )
         for position, place in enumerate(resource.queue, start + 1)
     ]
-    members = {**_resource_members(resource), "next": page.next(len(queue))}
+    members = {**_build_resource_members(resource), "next": page.next(len(queue))}
     return schemas.ResourceState(template=template.name, queue=queue, **members)
 
 
@@ -233,13 +235,13 @@ def _list_owners(request: web.Request) -> list[str]:
     return ["", *OWNERS, *request.app[SETTINGS].tokens]
 
 
-def _resource_members(resource: Resource, max_holders: int = 1000) -> dict[str, Any]:
+def _build_resource_members(resource: Resource, max_holders: int = 1000) -> dict[str, Any]:
     started_ms = [holder.started_ms for holder in resource.holders if holder.started_ms]
     return {
         "name": resource.name,
         "holders": [
             schemas.LeaseHolder(
-                **_holder_members(holder.holder),
+                **_build_holder_members(holder.holder),
                 fence=holder.fence or None,
                 granted_at=iso(holder.started_ms) if holder.started_ms else None,
                 expires_at=iso(holder.expires_ms),
@@ -253,7 +255,7 @@ def _resource_members(resource: Resource, max_holders: int = 1000) -> dict[str, 
     }
 
 
-def _holder_members(name: str) -> dict[str, Any]:
+def _build_holder_members(name: str) -> dict[str, Any]:
     holder, owner = split_stored_name(name)
     return {"holder": holder, "owner": owner or None}
 

@@ -17,7 +17,8 @@ from sidecar.leases.model import HolderState, LeaseOutcome
 from sidecar.leases.settings import LeaseSettings
 from sidecar.leases.store import LeaseStore
 
-#: The outcomes of a release. If several are released at once, the first of these is reported.
+#: The outcomes of a release, the most important first. A release for several owners reports the
+#: most important of its outcomes.
 _RELEASE_PRECEDENCE = (LeaseOutcome.GRANTED, LeaseOutcome.STALE, LeaseOutcome.GONE)
 
 
@@ -61,7 +62,8 @@ class TemplateLeases:
         self, resource: str, holder: str, fence: int | None = None, *, owners: Sequence[str] = ("",)
     ) -> HolderState:
         """Release the lease with this fencing number or, if it is None, any lease or place of the
-        holder. With several owners, release for the holder of this name of each owner."""
+        holder. If there are several owners, do so for each owner's holder of this
+        name."""
         names = [self._check_and_name(resource, holder, owner) for owner in owners]
         states = await asyncio.gather(*(self.store.release(resource, n, fence) for n in names))
         state = min(states, key=lambda state: _RELEASE_PRECEDENCE.index(state.outcome))

@@ -117,7 +117,7 @@ class LeaseStore:
         `order` is the order of a place that Redis may have lost."""
         jitter = random.random()  # noqa: S311 - it only spreads the polls over time
         place = "" if order is None else order
-        deadline_ms = self._time_in_ms(RESPONSE_MS)
+        deadline_ms = self._compute_deadline_ms(RESPONSE_MS)
         return await self._ask.submit((resource, holder, int(may_join), place, jitter, deadline_ms))
 
     async def renew(self, resource: str, holder: str, fence: int) -> HolderState:
@@ -210,7 +210,7 @@ class LeaseStore:
     ) -> Sequence[HolderState]:
         if script == "ask":
             # The replica waits for the batch until this time; some clients may not wait as long.
-            latest_ms = self._time_in_ms(self._timeout_ms + MAX_LAG_MS)
+            latest_ms = self._compute_deadline_ms(self._timeout_ms + MAX_LAG_MS)
             items = [(*fields, _find_earliest(ms, latest_ms)) for *fields, ms in items]
         numbers: dict[str, int] = {}
         args: list[Any] = []
@@ -222,11 +222,12 @@ class LeaseStore:
         )
         return states
 
-    def _time_in_ms(self, ms: int) -> int | None:
-        """Return the time in `ms` from now, by Redis' clock. None while that clock is unknown."""
+    def _compute_deadline_ms(self, duration_ms: int) -> int | None:
+        """Return the time after `duration_ms` from now, by Redis' clock. None while that clock is
+        unknown."""
         if self._known_since_ms is None:
             return None
-        return ms + (self._clock.now_ms() if self._now_ms is None else self._now_ms())
+        return duration_ms + (self._clock.now_ms() if self._now_ms is None else self._now_ms())
 
     async def _run(
         self, script: str, resources: Sequence[str], args: Sequence[Any], *, batch: int = 0

@@ -21,7 +21,14 @@ from sidecar.rooms.bearer import NOBODY, Bearer
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.answer import Answer
 from sidecar.visitors.grants import Grants
-from sidecar.visitors.model import RESIGN_MS, QueueOutcome, Standing, Ticket, Token, VisitorState
+from sidecar.visitors.model import (
+    TICKET_RENEW_MS,
+    QueueOutcome,
+    Standing,
+    Ticket,
+    Token,
+    VisitorState,
+)
 from sidecar.visitors.tokens import COOKIE_PREFIX, Tokens, new_visitor
 
 #: The placeholder for the resource's name in a template's message.
@@ -81,7 +88,9 @@ class GuardedResource:
             self.template.store.record_existence(ticket.joined_ms)
         ticket_or_new = ticket or Ticket(new_visitor(), 0, 0, 0)
         try:
-            state = await self._update_lease(ticket_or_new, may_join=may_join, from_page=from_page)
+            state = await self._take_poll_or_renew(
+                ticket_or_new, may_join=may_join, from_page=from_page
+            )
         except StoreError as error:
             log.debug("store_away", lease=self.name, error=str(error))
             if ticket is not None:
@@ -100,7 +109,7 @@ class GuardedResource:
         """The number that identifies this resource's queue in tickets."""
         return crc32(self.resource.encode())
 
-    async def _update_lease(
+    async def _take_poll_or_renew(
         self, ticket: Ticket, *, may_join: bool, from_page: bool
     ) -> HolderState:
         template, visitor = self.template, ticket.visitor
@@ -203,7 +212,7 @@ def _make_answer(state: HolderState, ticket: Ticket, queue_number: int) -> Answe
 
 def _make_new_ticket(state: HolderState, ticket: Ticket, queue_number: int) -> Ticket | None:
     """Return the new ticket for the cookie. None if the visitor's ticket need not change."""
-    is_fresh = ticket.joined_ms > 0 and ticket.signed_ms > state.now_ms - RESIGN_MS
+    is_fresh = ticket.joined_ms > 0 and ticket.signed_ms > state.now_ms - TICKET_RENEW_MS
     is_newer = state.order > ticket.order
     if is_fresh and not is_newer:
         return None

@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from sidecar.kit.colours import read_colour
-from sidecar.visitors.classes import parse_list, parse_table, reject_problems
+from sidecar.visitors.classes import list_validator, problems_validator, table_validator
 
 #: The settings whose types this module defines. Their values may be long, so the Lua scripts do not
 #: read them with each request.
@@ -157,9 +157,9 @@ _LINK = '{"text": "Imprint", "address": "https://shop.example/imprint"}'
 ColourText = Annotated[str, Field(max_length=80), AfterValidator(_check_colour)]
 Font = Annotated[str, Field(max_length=300), AfterValidator(_check_font)]
 Links = Annotated[
-    tuple[Annotated[Link, parse_table(_LINK)], ...],
-    parse_list(_LINK),
-    reject_problems(_find_link_count_problems),
+    tuple[Annotated[Link, table_validator(_LINK)], ...],
+    list_validator(_LINK),
+    problems_validator(_find_link_count_problems),
 ]
 SitePath = Annotated[str, Field(max_length=500), AfterValidator(_check_path)]
 StyleSheet = Annotated[str, Field(max_length=MAX_CSS), AfterValidator(_check_style_sheet)]

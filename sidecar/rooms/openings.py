@@ -10,7 +10,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 from sidecar.kit.moments import Moment
 from sidecar.kit.setting_types import Count
 from sidecar.kit.values import value
-from sidecar.visitors.classes import Name, find_duplicates, parse_list, parse_table, reject_problems
+from sidecar.visitors.classes import (
+    Name,
+    find_duplicates,
+    list_validator,
+    problems_validator,
+    table_validator,
+)
 from sidecar.visitors.model import Phase
 
 #: The most events of a room. Each call of a Lua script sends all of them to Redis.
@@ -110,9 +116,9 @@ def find_event_problems(events: Sequence[RoomEvent]) -> list[str]:
 
 _EVENT = '{"name": "sale", "timezone": "Europe/Zurich", "opens_at": "2026-12-01 10:00"}'
 Events = Annotated[
-    tuple[Annotated[RoomEvent, parse_table(_EVENT)], ...],
-    parse_list(_EVENT),
-    reject_problems(find_event_problems),
+    tuple[Annotated[RoomEvent, table_validator(_EVENT)], ...],
+    list_validator(_EVENT),
+    problems_validator(find_event_problems),
 ]
 
 

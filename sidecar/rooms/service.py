@@ -42,7 +42,7 @@ from sidecar.visitors.answer import Answer, build_answer
 from sidecar.visitors.grants import Grants
 from sidecar.visitors.model import (
     DEFAULT_REFRESH_MS,
-    RESIGN_MS,
+    TICKET_RENEW_MS,
     Outside,
     Pass,
     Phase,
@@ -162,7 +162,7 @@ class WaitingRoom:
             return Answer(VisitorState.ADMITTED, uncounted="exempt")
         if not isinstance(token, Outside) or not is_outside(token.draw, self.settings):
             return None
-        is_fresh = token.signed_ms > self.clock.now_ms() - RESIGN_MS
+        is_fresh = token.signed_ms > self.clock.now_ms() - TICKET_RENEW_MS
         return Answer(
             VisitorState.ADMITTED,
             None if is_fresh else token,

@@ -3,7 +3,7 @@
 from sidecar.kit.values import value
 from sidecar.visitors.estimate import Wait, estimate
 from sidecar.visitors.model import (
-    RESIGN_MS,
+    TICKET_RENEW_MS,
     Pass,
     Phase,
     QueueOutcome,
@@ -67,7 +67,7 @@ def build_answer(standing: Standing, token: Ticket | Pass) -> Answer | None:
                 isinstance(token, Ticket)
                 and token.epoch == standing.epoch
                 and token.order == order
-                and token.signed_ms > standing.now_ms - RESIGN_MS
+                and token.signed_ms > standing.now_ms - TICKET_RENEW_MS
             )
             class_name = token.class_name if isinstance(token, Ticket) else ""
             place = token.visitor, order, token.joined_ms, standing.epoch

@@ -32,12 +32,12 @@ def _check_name(value: str) -> str:
     return value
 
 
-def parse_table(example: str) -> BeforeValidator:
+def table_validator(example: str) -> BeforeValidator:
     """Return a validator that accepts a table, or the same as JSON in an environment variable."""
     return _parse_json((dict, BaseModel), "a table", example)
 
 
-def parse_list(example: str) -> BeforeValidator:
+def list_validator(example: str) -> BeforeValidator:
     """Return a validator that accepts a list of tables, or the same as JSON."""
     return _parse_json((list, tuple), "a list of tables", f"[{example}]")
 
@@ -56,7 +56,7 @@ def _parse_json(types: tuple[type, ...], expected: str, example: str) -> BeforeV
     return BeforeValidator(parse)
 
 
-def reject_problems(find_problems: Callable[[Any], list[str]]) -> AfterValidator:
+def problems_validator(find_problems: Callable[[Any], list[str]]) -> AfterValidator:
     """Return a validator that raises ValueError if `find_problems` returns any problems."""
 
     def check(value: object) -> object:
@@ -153,11 +153,11 @@ def find_class_problems(
 
 _CLASS_EXAMPLE, _LINE_EXAMPLE = '{"head_start": "5m"}', '{"name": "ordinary"}'
 Classes = Annotated[
-    dict[Name, Annotated[VisitorClass, parse_table(_CLASS_EXAMPLE)]],
-    parse_table(f'{{"vip": {_CLASS_EXAMPLE}}}'),
+    dict[Name, Annotated[VisitorClass, table_validator(_CLASS_EXAMPLE)]],
+    table_validator(f'{{"vip": {_CLASS_EXAMPLE}}}'),
 ]
 Lines = Annotated[
-    tuple[Annotated[SubQueueSettings, parse_table(_LINE_EXAMPLE)], ...],
-    parse_list(_LINE_EXAMPLE),
-    reject_problems(find_sub_queue_problems),
+    tuple[Annotated[SubQueueSettings, table_validator(_LINE_EXAMPLE)], ...],
+    list_validator(_LINE_EXAMPLE),
+    problems_validator(find_sub_queue_problems),
 ]

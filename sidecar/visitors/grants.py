@@ -65,7 +65,7 @@ def _compute_signature(key: str, subject: str, grant: Grant) -> str:
     return hmac.digest(key.encode(), text.encode(), "sha256").hex()
 
 
-def expiry(life_s: float, now_ms: int) -> int:
+def compute_expiry_s(life_s: float, now_ms: int) -> int:
     """Return when a grant with this lifetime expires, in Unix seconds. Raises InputError if the
     lifetime is invalid."""
     if not 0 < life_s <= MAX_LIFE_S:
@@ -73,7 +73,7 @@ def expiry(life_s: float, now_ms: int) -> int:
     return math.ceil(now_ms / 1000 + life_s)
 
 
-def new_id() -> str:
+def new_grant_id() -> str:
     """Return a random 96-bit id for a grant that only one visitor may use."""
     return secrets.token_urlsafe(12)
 

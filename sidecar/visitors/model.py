@@ -8,7 +8,7 @@ from sidecar.kit.values import value
 
 
 class Phase(StrEnum):
-    """The phase of a room."""
+    """The phase of a room, which depends on its scheduled events."""
 
     OPEN = "open"
     #: Nobody is admitted, can join the queue, or is called.
@@ -21,7 +21,7 @@ class Phase(StrEnum):
 TICKET_LIFETIME_MS = 24 * 3600 * 1000
 #: A heartbeat with a ticket of at least this age signs it again, so that the time of the signature
 #: is near the time of the last heartbeat (rooms/lua/parts/rejoin.lua).
-RESIGN_MS = 300_000
+TICKET_RENEW_MS = 300_000
 #: The size of the range of orders that each priority or sub-queue has (rooms/lua/parts/order.lua).
 ORDER_BAND = 2**51
 #: The smallest difference between two orders of one class. An order modulo this number is the
@@ -95,8 +95,7 @@ class Pass:
     #: unavailable.
     renewed_ms: int
     expires_ms: int
-    #: The hash of the client that alone may use the pass (`bind_pass`). Empty: any client may use
-    #: it.
+    #: A hash of the only client that may use the pass (`bind_pass`). Empty: any client may use it.
     fingerprint: str = ""
 
     @property

@@ -17,5 +17,5 @@ SESSION_GRACE_MS = VERDICT_TTL_MS + 1_000
 #: How long a pass is still accepted after it was released. In this time all replicas learn of the
 #: release, and the page that released the pass can load its images.
 RELEASE_GRACE_MS = 2 * REFRESH_MS
-#: How long a released session keeps its slot, because a cached verdict still lets it pass.
+#: How long a released session keeps its slot, because a cached verdict may still admit its visitor.
 RELEASE_HOLD_MS = RELEASE_GRACE_MS + VERDICT_TTL_MS

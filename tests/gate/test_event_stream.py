@@ -15,7 +15,7 @@ from sidecar.gate.event_stream import MAX_PER_VISITOR, STREAMS
 from sidecar.http import long_poll
 from sidecar.kit.errors import StoreUnavailableError
 from sidecar.kit.share import find_share
-from sidecar.rooms.service import RESIGN_MS, WaitingRooms
+from sidecar.rooms.service import TICKET_RENEW_MS, WaitingRooms
 from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS
 from tests.support.receiver import until
 from tests.support.replica import cookie_of
@@ -302,7 +302,7 @@ async def test_a_ticket_that_is_signed_anew_comes_with_the_next_stream(replica, 
     ticket = cookie_of(await site.check())
     stream = await open_stream(site, ticket)
     await stream.next()
-    for _ in range(RESIGN_MS // 100_000 + 1):
+    for _ in range(TICKET_RENEW_MS // 100_000 + 1):
         site.turn.forward(100)
         await site.status(ticket)
     assert {document["state"] for _, document in await stream.rest()} == {"waiting"}

@@ -721,7 +721,7 @@ async def test_a_store_that_was_frozen_gives_nothing_to_who_has_gone(make, turn)
         waits_ms.append(ms)
         return asked_ms + 5000 + MAX_LAG_MS
 
-    store._time_in_ms = time_in_ms
+    store._compute_deadline_ms = time_in_ms
     turn.forward(5.501)
     assert await outcomes(store, "A", "one", "two", "three") == [GRANTED, WAITING, GONE]
     assert await outcomes(store, "B", "one") == [GONE]

@@ -3,7 +3,7 @@
 import pytest
 
 from sidecar.rooms.redis_keys import room_keys
-from sidecar.visitors.model import RESIGN_MS
+from sidecar.visitors.model import TICKET_RENEW_MS
 from tests.support.replica import cookie_of
 
 
@@ -74,7 +74,10 @@ async def test_who_keeps_polling_is_never_too_late(replica):
         site.turn.forward(60)
         answer = await site.status(cookie, headers=from_address(1))
         cookie = cookie_of(answer) if "Set-Cookie" in answer.headers else cookie
-        assert site.room.tokens.read(cookie.partition("=")[2]).signed_ms > site.turn() - RESIGN_MS
+        assert (
+            site.room.tokens.read(cookie.partition("=")[2]).signed_ms
+            > site.turn() - TICKET_RENEW_MS
+        )
 
 
 async def test_a_store_that_was_emptied_believes_them(replica, redis):

@@ -15,7 +15,7 @@ from sidecar.kit.clock import StoreClock
 from sidecar.rooms.redis_keys import room_key, room_keys
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import LINES_BATCH_LIMIT, ClassClaim, Lot, RoomStore
-from sidecar.visitors.model import RESIGN_MS, Pass, Phase, QueueOutcome, Ticket
+from sidecar.visitors.model import TICKET_RENEW_MS, Pass, Phase, QueueOutcome, Ticket
 from sidecar.visitors.verdict_lifetime import OUTAGE_MS, SESSION_GRACE_MS
 from tests.support.machines import SELDOM, Bench, StoreMachine, pick_latest
 from tests.support.room_guarantees import Guarantees, RoomKeys, Step, read_keys
@@ -618,7 +618,7 @@ class RoomMachine(StoreMachine):
         """Store the ticket or pass that rooms/service.py would sign with this reply."""
         fields = shown.visitor, reply.order, shown.joined_ms, reply.epoch
         if reply.outcome is QueueOutcome.WAITING:
-            young = [t for t in self.tickets if t.signed_ms > self.now - RESIGN_MS]
+            young = [t for t in self.tickets if t.signed_ms > self.now - TICKET_RENEW_MS]
             if Ticket(*fields) not in (replace(ticket, signed_ms=0) for ticket in young):
                 self.tickets.append(Ticket(*fields, signed_ms=self.now))
         elif reply.outcome is QueueOutcome.ADMITTED:

@@ -17,7 +17,7 @@ from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
 from tests.support import room_policy as policy
 
 #: While a visitor polls, the ticket is never older than this.
-RESIGN_MS = 300_000
+TICKET_RENEW_MS = 300_000
 #: After an outage, pages poll again within this time: 60 s, plus 5 %, plus the request itself.
 BACKOFF_MS = 65_000
 #: After an outage, no session expires for this time, in which replicas report their admissions.
@@ -680,7 +680,10 @@ class Model:
             return 0
         if ticket.visitor in self.spent or not self._is_ticket_current(ticket):
             return None
-        emptied, longest = max(self.born, self.recovery), self._ms("rejoin_window") + RESIGN_MS
+        emptied, longest = (
+            max(self.born, self.recovery),
+            self._ms("rejoin_window") + TICKET_RENEW_MS,
+        )
         was_lost = ticket.joined_ms < emptied
         polled = max(ticket.signed_ms, self.outage_end, emptied if was_lost else 0)
         if self.now - polled > longest:

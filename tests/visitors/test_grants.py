@@ -15,7 +15,14 @@ from sidecar.kit.errors import InputError
 from sidecar.settings.load import load
 from sidecar.settings.model import DEMO_SECRET
 from sidecar.visitors import grants
-from sidecar.visitors.grants import MAX_LENGTH, Grant, GrantError, Grants, expiry, find_grant
+from sidecar.visitors.grants import (
+    MAX_LENGTH,
+    Grant,
+    GrantError,
+    Grants,
+    compute_expiry_s,
+    find_grant,
+)
 
 OLD, KEY = "o" * 32, "key of thirty-two letters or more"
 NOW_MS = 1_800_000_000_000
@@ -103,17 +110,17 @@ def test_no_other_id_is_signed(id_):
 
 def test_an_end_is_near():
     """A grant ends after now, at a whole second, and within 366 days."""
-    assert expiry(0.5, NOW_MS) == NOW_MS // 1000 + 1
-    assert expiry(60, NOW_MS + 1) == ENDS_S + 1
-    assert expiry(366 * 86_400, NOW_MS) == NOW_MS // 1000 + 366 * 86_400
+    assert compute_expiry_s(0.5, NOW_MS) == NOW_MS // 1000 + 1
+    assert compute_expiry_s(60, NOW_MS + 1) == ENDS_S + 1
+    assert compute_expiry_s(366 * 86_400, NOW_MS) == NOW_MS // 1000 + 366 * 86_400
     for life_s in (0, -1, 366 * 86_400 + 1, float("inf"), float("nan"), 10**400):
         with pytest.raises(InputError, match="after now, and within 366 days"):
-            expiry(life_s, NOW_MS)
+            compute_expiry_s(life_s, NOW_MS)
 
 
 def test_ids_are_new():
     """No two ids are the same, and each can be signed."""
-    ids = {grants.new_id() for _ in range(1000)}
+    ids = {grants.new_grant_id() for _ in range(1000)}
     assert len(ids) == 1000
     assert all(SHOP.read(SHOP.sign(Grant("vip", ENDS_S, id_)), NOW_MS).id == id_ for id_ in ids)
 

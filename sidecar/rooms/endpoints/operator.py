@@ -22,7 +22,7 @@ from sidecar.rooms.schemas.series import Series, SeriesEvent, SeriesParameters
 from sidecar.rooms.service import ROOMS, WaitingRoom, room_of
 from sidecar.rooms.statistics import HOUR_MS, compute_steps, describe_sub_queues
 from sidecar.rooms.store.replies import Snapshot
-from sidecar.visitors.grants import Grant, expiry, new_id
+from sidecar.visitors.grants import Grant, compute_expiry_s, new_grant_id
 
 #: The fields of the hash `stats` that are not counters. Only the scripts use them.
 _INTERNAL = {
@@ -86,8 +86,8 @@ async def issue_grants(request: web.Request, _at: RoomAddress, body: GrantReques
     """Issue grants: signed strings for links, which give visitors a class."""
     room = room_of(request)
     check_class(room, body.class_)
-    expires_s = expiry(body.expires_in, room.clock.now_ms())
-    ids = [new_id() if body.once else "" for _ in range(body.count)]
+    expires_s = compute_expiry_s(body.expires_in, room.clock.now_ms())
+    ids = [new_grant_id() if body.once else "" for _ in range(body.count)]
     grants = [room.grants.sign(Grant(body.class_, expires_s, id_)) for id_ in ids]
     issued = IssuedGrants(
         room=room.name, class_=body.class_, expires_at=iso(expires_s * 1000), grants=grants

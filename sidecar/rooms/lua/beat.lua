@@ -55,5 +55,5 @@ local function run(KEYS, ARGV)
         ARGV[i + 4], dues[n] and dues[n] + 0)
     end
   end
-  return finish_with(replies)
+  return finish_batch(replies)
 end

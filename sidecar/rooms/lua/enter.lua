@@ -46,5 +46,5 @@ local function run(KEYS, ARGV)
       replies[n] = admit_or_queue(visitor, number, unpack(ARGV, i + 2, i + 6))
     end
   end
-  return finish_with(replies)
+  return finish_batch(replies)
 end

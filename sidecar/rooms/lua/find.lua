@@ -25,7 +25,7 @@ local function run(KEYS, ARGV)
   end
   reply[5], reply[6], reply[7] = rank and rank + 1 or 0, 0, {}
   if not rank then return reply end
-  reply[6] = math.max(1, reply[5] - ahead_of_sub_queue(sub_queue_of(order)))
-  reply[7] = {origin_fields(order, redis_call('ZSCORE', MOVED, visitor))}
+  reply[6] = math.max(1, reply[5] - count_ahead_of_sub_queue(sub_queue_of(order)))
+  reply[7] = {make_origin_fields(order, redis_call('ZSCORE', MOVED, visitor))}
   return reply
 end

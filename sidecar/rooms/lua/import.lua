@@ -37,17 +37,17 @@ end
 local function leave_queue(visitor)
   for _, key in ipairs({WAITING, DUE, ARRIVALS}) do redis_call('ZREM', key, visitor) end
 end
-local function add(key, ...) return redis_call('ZADD', key, 'NX', ...) end
-function importers.addresses(member, score) return add(ADDRESSES, score, member) end
-function importers.drawn(member, score) return add(DRAWN, score, member) end
-function importers.grants(member, score) return add(GRANTS, score, member) end
+local function add_if_new(key, ...) return redis_call('ZADD', key, 'NX', ...) end
+function importers.addresses(member, score) return add_if_new(ADDRESSES, score, member) end
+function importers.drawn(member, score) return add_if_new(DRAWN, score, member) end
+function importers.grants(member, score) return add_if_new(GRANTS, score, member) end
 function importers.spent(visitor, spent_ms)
   leave_queue(visitor)
-  return add(SPENT, spent_ms, visitor)
+  return add_if_new(SPENT, spent_ms, visitor)
 end
 function importers.revoked(visitor, revoked_ms)
   leave_queue(visitor)
-  local is_new, ends = add(REVOKED, revoked_ms, visitor), now + room.release_hold_ms
+  local is_new, ends = add_if_new(REVOKED, revoked_ms, visitor), now + room.release_hold_ms
   if is_new == 1 then redis_call('ZADD', ACTIVE, 'XX', 'LT', int(ends), visitor) end
   return is_new
 end
@@ -56,7 +56,7 @@ function importers.active(visitor, ends, started)
   if revoked_ms then ends = math.min(ends, now + room.release_hold_ms) end
   if ends <= now or (revoked_ms and revoked_ms > read_ms) then return 0 end
   leave_queue(visitor)
-  if started ~= '' then add(ADMITTED, started, visitor) end
+  if started ~= '' then add_if_new(ADMITTED, started, visitor) end
   return redis_call('ZADD', ACTIVE, 'GT', ends, visitor)
 end
 function importers.waiting(visitor, order, due)
@@ -65,8 +65,8 @@ function importers.waiting(visitor, order, due)
   due = tonumber(due)
   -- The time that the import takes does not count as silence.
   local score = int(math.max(due, math.min(now, now - read_ms + due)))
-  redis_call('ZADD', DUE, 'GT', is_unused(due) and unpolled_score() or score, visitor)
-  return add(WAITING, order, visitor)
+  redis_call('ZADD', DUE, 'GT', is_unused(due) and make_unpolled_score() or score, visitor)
+  return add_if_new(WAITING, order, visitor)
 end
 local function run(KEYS, ARGV)
   begin(KEYS, ARGV)
@@ -76,7 +76,7 @@ local function run(KEYS, ARGV)
   local step = (kind == 'active' or kind == 'waiting') and 3 or 2
   for i = 9, #ARGV, step do added = added + importers[kind](ARGV[i], ARGV[i + 1], ARGV[i + 2]) end
   -- `near`: the other Redis has told visitors near the head their poll intervals.
-  if added >= 0 then stats.recovery, stats.near = now, select(2, longest_intervals()) end
+  if added >= 0 then stats.recovery, stats.near = now, select(2, get_longest_intervals()) end
   finish()
   return {now, added}
 end

@@ -13,7 +13,7 @@
 
 -- Returns the order of the visitor at a place of the queue, from 1. The visitor to move, whose rank
 -- is `own`, is not counted.
-local function order_at(place, own)
+local function read_order_at(place, own)
   if own and place > own then place = place + 1 end
   local row = redis_call('ZRANGE', WAITING, place - 1, place - 1, 'WITHSCORES')
   return tonumber(row[2])
@@ -22,20 +22,20 @@ end
 -- Returns a free order for a position in the visitor's queue; nil if none is free nearby.
 local function find_free_order(visitor, position, old_order)
   local line = sub_queue_of(old_order)
-  local first, others = ahead_of_sub_queue(line), size(WAITING) - 1
+  local first, others = count_ahead_of_sub_queue(line), size(WAITING) - 1
   local own = redis_call('ZRANK', WAITING, visitor)
-  if line then others = sub_queue_lengths()[line] - 1 end
+  if line then others = get_sub_queue_lengths()[line] - 1 end
   local place = first + math.min(position, others + 1)
   if place > first + others then
-    local order = others > 0 and order_at(place - 1, own) + 1 or old_order
+    local order = others > 0 and read_order_at(place - 1, own) + 1 or old_order
     stats.last_order = math.max(stats.last_order or 0, order - (line and order_range(line) or 0))
     return order
   end
-  local order = order_at(place, own) - 1
+  local order = read_order_at(place, own) - 1
   for _ = 1, LOOP_LIMIT do
-    if place == first + 1 or order_at(place - 1, own) < order then return order end
+    if place == first + 1 or read_order_at(place - 1, own) < order then return order end
     place = place - 1
-    order = order_at(place, own) - 1
+    order = read_order_at(place, own) - 1
   end
 end
 

@@ -9,7 +9,7 @@
 -- who was not moved. Works in batches, because Lua can pass a command only a few thousand
 -- arguments.
 local BATCH_SIZE = 1000
-local function orders_before_moves(visitors)
+local function read_orders_before_moves(visitors)
   local moved = {}
   for first = 1, #visitors, BATCH_SIZE do
     local last = math.min(#visitors, first + BATCH_SIZE - 1)
@@ -25,11 +25,12 @@ local function run(KEYS, ARGV)
   local first, most = tonumber(ARGV[6]), tonumber(ARGV[7])
   local visitors, orders = queue.split(
     redis_call('ZRANGE', WAITING, first, first + most - 1, 'WITHSCORES'))
-  local reply, moved = {now}, orders_before_moves(visitors)
+  local reply, moved = {now}, read_orders_before_moves(visitors)
   for n, visitor in ipairs(visitors) do
     local i = #reply
     reply[i + 1] = visitor
-    reply[i + 2], reply[i + 3], reply[i + 4], reply[i + 5] = origin_fields(orders[n] + 0, moved[n])
+    reply[i + 2], reply[i + 3], reply[i + 4], reply[i + 5] = make_origin_fields(
+      orders[n] + 0, moved[n])
   end
   return reply
 end

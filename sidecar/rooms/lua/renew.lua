@@ -10,7 +10,7 @@
 -- @include "rooms/parts/standing"
 
 -- Returns the reply if the pass is revoked or its session exists; nil if Redis has no session.
-local function keep_session(visitor, order, started, pass_ends)
+local function keep_session(visitor, order, started, compute_pass_end)
   flush()
   if redis_call('ZSCORE', REVOKED, visitor) then return make_refusal(GONE, 0) end
   local ends = redis_call('ZSCORE', ACTIVE, visitor)
@@ -21,7 +21,7 @@ local function keep_session(visitor, order, started, pass_ends)
   -- because the session may end before its pass.
   local valid_until = ends - room.session_grace_ms
   if is_unused(ends) then
-    valid_until = math.max(pass_ends, unused_until(tonumber(began)) - room.session_grace_ms)
+    valid_until = math.max(compute_pass_end, get_unused_end(tonumber(began)) - room.session_grace_ms)
   end
   return make_admitted_reply(order, started, admit(visitor, started, valid_until))
 end
@@ -41,7 +41,7 @@ local function restore_session(visitor, order, started, ends, issuer)
   if issuer ~= '' or is_newer or not (place or is_over) then
     if place then
       redis_call('ZREM', WAITING, visitor)
-      resized(WAITING)
+      forget_size(WAITING)
       redis_call('ZREM', DUE, visitor)
       remove_arrivals({visitor})
     end
@@ -62,7 +62,7 @@ local function keep_or_restore_session(...)
   return keep_session(...) or restore_session(...)
 end
 
-local function waiting_reply_to(visitor, order)
+local function reply_to_waiting(visitor, order)
   return reply_to_poll(visitor, order, 0, 0)
 end
 
@@ -85,6 +85,6 @@ local function run(KEYS, ARGV)
   expire()
   fill_replies(ARGV, replies, keep_or_restore_session)
   call_next()
-  fill_replies(ARGV, replies, waiting_reply_to)
-  return finish_with(replies)
+  fill_replies(ARGV, replies, reply_to_waiting)
+  return finish_batch(replies)
 end

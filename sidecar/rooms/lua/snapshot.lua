@@ -31,9 +31,9 @@ local function run(KEYS, ARGV)
   local waiting, active = size(WAITING), size(ACTIVE)
   local is_known = stage == 0
   local in_lines, last_calls = {}, waiting
-  for n, length in ipairs(#lines > 0 and sub_queue_lengths() or {}) do
+  for n, length in ipairs(#lines > 0 and get_sub_queue_lengths() or {}) do
     local ahead = redis_call('ZCOUNT', WAITING, '-inf', '(' .. int(select(2, order_range(n))))
-    local calls = calls_before(n, length, ahead)
+    local calls = count_calls_before(n, length, ahead)
     in_lines[2 * n - 1] = length
     in_lines[2 * n] = is_known and math.floor(estimate_wait(calls) or -1) or -1
     last_calls = calls

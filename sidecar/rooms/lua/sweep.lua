@@ -19,7 +19,7 @@ local function run(KEYS, ARGV)
   measure_elapsed()
   local limit = math.min(100, tonumber(ARGV[6]))
 
-  local low, high = overdue_range()
+  local low, high = get_overdue_range()
   local silent, dues = queue.split(
     redis_call('ZRANGEBYSCORE', DUE, low, high, 'WITHSCORES', 'LIMIT', 0, limit))
   if #silent > 0 then
@@ -31,7 +31,7 @@ local function run(KEYS, ARGV)
     redis_call('ZREM', DUE, unpack(silent))
     redis_call('ZREM', WAITING, unpack(silent))
     redis_call('ZREM', RESERVED, unpack(silent))
-    resized(WAITING)
+    forget_size(WAITING)
     remove_arrivals(silent)
   end
   if phase ~= CLOSED then measure_drops(#silent) end -- in a closed room visitors need not poll

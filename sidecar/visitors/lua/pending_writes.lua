@@ -6,7 +6,7 @@
 -- The pending members and scores of each set, by key.
 local pending
 -- The cached sizes of sets, by key. A script that adds or removes members in another way than put()
--- must call resized().
+-- must call forget_size().
 local sizes
 
 function queue.begin_writes()
@@ -25,7 +25,7 @@ local function put(key, score, member)
   add[n + 2] = member
 end
 
-local function resized(key)
+local function forget_size(key)
   sizes[key] = nil
 end
 

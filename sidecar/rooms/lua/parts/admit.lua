@@ -1,9 +1,9 @@
 -- Begins and extends sessions.
-local admit, pass_ends, store_session
+local admit, compute_pass_end, store_session
 do
 -- Returns when a pass ends, ms, that is issued or renewed at the time `issued`, for a session that
 -- began at `started`. The session itself ends session_grace_ms after the pass.
-function pass_ends(started, issued)
+function compute_pass_end(started, issued)
   local ends = (room.disable_session_renewal and started or issued) + session_ms
   if room.session_max_duration then
     ends = math.min(ends, started + to_ms(room.session_max_duration))
@@ -20,7 +20,7 @@ end
 -- not before `valid_until`, until when earlier passes of the session are valid, even if the
 -- settings have been changed since they were issued.
 function admit(visitor, started, valid_until)
-  local ends = math.max(pass_ends(started, now), valid_until or 0)
+  local ends = math.max(compute_pass_end(started, now), valid_until or 0)
   stats.last_end = math.max(stats.last_end or 0, ends)
   store_session(visitor, started, ends + room.session_grace_ms)
   return ends

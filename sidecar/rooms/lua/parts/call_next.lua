@@ -9,7 +9,7 @@
 local call_next
 do
 local function give_slot(visitor, due, order)
-  put(ACTIVE, called_until(due) + (is_unused(due) and UNUSED or 0), visitor)
+  put(ACTIVE, get_call_end(due) + (is_unused(due) and UNUSED or 0), visitor)
   spend_token()
   event('called', visitor, 'head', 'position', 1, 'order', order)
 end
@@ -18,7 +18,7 @@ end
 -- late. A visitor who polls rarely may get a reservation instead. Returns whether the visitor got a
 -- slot. `due`: the visitor's score in `due`.
 local function call_or_drop(_, visitor, due, order)
-  if silent_from(due) < now then return reserved.record_silent(visitor, due) end
+  if get_silent_time(due) < now then return reserved.record_silent(visitor, due) end
   store_credits()
   if polls_rarely(due) then
     redis_call('ZADD', RESERVED, order, visitor)

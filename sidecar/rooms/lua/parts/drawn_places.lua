@@ -3,7 +3,7 @@
 -- that event.
 
 -- Adds a visitor who joined the pre-queue to `drawn`, the list of drawn places, which is published.
-local function list_drawn_place(visitor, order)
+local function record_drawn_place(visitor, order)
   if not current_event or not is_drawn(order) then return end
   if stats.drawn_from ~= event_begins then
     redis_call('UNLINK', DRAWN)

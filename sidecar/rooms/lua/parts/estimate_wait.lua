@@ -21,7 +21,7 @@ end
 
 -- Returns the expected wait, ms, of a visitor who has `ahead` visitors ahead; nil if it is unknown.
 function estimate_wait(ahead)
-  local pace = cache.pace or current_pace()
+  local pace = cache.pace or get_pace()
   if not pace.is_known then return nil end
   local calls, first_ms = ahead * pace.present_share + 1 - pace.free_slots, pace.transition_ms
   if calls <= 0 then return 0 end

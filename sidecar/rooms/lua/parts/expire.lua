@@ -42,7 +42,7 @@ function expire()
   local why = {}
   for i, visitor in ipairs(ended) do
     local started, unused = admitted[i], is_unused(ends[i])
-    if started and unused and spares_unused and unused_until(started + 0) > now then
+    if started and unused and spares_unused and get_unused_end(started + 0) > now then
       admit_unused(visitor, started + 0)
     elseif not extended[visitor] then
       visitors[#visitors + 1] = visitor
@@ -54,7 +54,7 @@ function expire()
   if #visitors == 0 or now < outage_end + REPORT_MS then return 0 end
   local revoked = redis_call('ZMSCORE', REVOKED, unpack(visitors))
   redis_call('ZREM', ACTIVE, unpack(visitors))
-  resized(ACTIVE)
+  forget_size(ACTIVE)
   redis_call('ZREM', ADMITTED, unpack(visitors))
   for i, visitor in ipairs(visitors) do
     if why[i] ~= 'session' or not revoked[i] then event('expired', visitor, why[i]) end

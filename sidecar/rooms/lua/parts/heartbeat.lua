@@ -8,7 +8,7 @@
 -- Returns whether call_next() would drop the visitor as silent. Nobody counts as silent within 5 s,
 -- the shortest claim_window, so the first comparison saves time.
 local function would_be_skipped(due)
-  return due < now - 5000 and silent_from(due) < now
+  return due < now - 5000 and get_silent_time(due) < now
 end
 
 -- Records a heartbeat. A script records all heartbeats of a batch before it calls anybody, so that

@@ -8,7 +8,7 @@
 
 -- Returns the score of a new, unused place. The sweep drops a place when it is overdue by
 -- heartbeat_timeout; with this score that is after claim_window.
-local function unpolled_score()
+local function make_unpolled_score()
   return now + claim_ms - timeout_ms + UNUSED
 end
 
@@ -16,7 +16,7 @@ local function polls_rarely(score)
   return score % 1 > UNUSED
 end
 
-local polled_score
+local make_polled_score
 do
 -- A visitor whose poll is LATE_MS later than advised polls rarely: at most MOST_MS apart.
 local LATE_MS, MOST_MS = 10000, 60000
@@ -24,7 +24,7 @@ local LATE_MS, MOST_MS = 10000, 60000
 -- Returns the interval between a visitor's polls, ms, if it is much longer than advised. Returns
 -- nil if it is not, or if it is unknown. `score`: the visitor's score before this poll; nil if the
 -- score is unknown, false if Redis lost the place.
-local function rare_interval_ms(advised_ms, score)
+local function find_rare_interval_ms(advised_ms, score)
   if score == false then
     return stage == 0 and advised_ms + LATE_MS <= MOST_MS and MOST_MS or nil
   end
@@ -36,8 +36,8 @@ local function rare_interval_ms(advised_ms, score)
 end
 
 -- Returns the new score of a visitor whom the reply advises to poll again in `advised_ms`.
-function polled_score(advised_ms, score)
-  local rare_ms = rare_interval_ms(advised_ms, score)
+function make_polled_score(advised_ms, score)
+  local rare_ms = find_rare_interval_ms(advised_ms, score)
   local ms = rare_ms or advised_ms
   local seconds = math.min(63, (ms + -ms % 1000) / 1000)
   return now + ms + seconds / 128 + (rare_ms and UNUSED or 0)
@@ -46,7 +46,7 @@ end
 
 -- Returns when the heartbeat is due by a score, ms. For an unused place, that is about the time
 -- when the visitor joined, and never later than now.
-local function due_at(score)
+local function get_due_time(score)
   if is_unused(score) then
     return math.min(now, score - UNUSED - claim_ms + timeout_ms)
   end
@@ -56,7 +56,7 @@ end
 -- Returns the lowest and the highest score that are overdue by heartbeat_timeout, for
 -- ZRANGEBYSCORE. For a while after an outage, the range excludes heartbeats that were due during
 -- the outage, because they could not arrive.
-local function overdue_range()
+local function get_overdue_range()
   local is_spared = now <= math.max(outage_end + timeout_ms, spared_until)
   return is_spared and int(outage_end + 1) or '-inf', '(' .. int(now - timeout_ms)
 end

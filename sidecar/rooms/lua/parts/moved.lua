@@ -5,7 +5,7 @@
 -- Returns a waiting visitor's position, from 1, in the visitor's sub-queue if the room has any.
 local function position_of(visitor)
   local order = tonumber(redis_call('ZSCORE', WAITING, visitor))
-  return redis_call('ZRANK', WAITING, visitor) + 1 - ahead_of_sub_queue(sub_queue_of(order))
+  return redis_call('ZRANK', WAITING, visitor) + 1 - count_ahead_of_sub_queue(sub_queue_of(order))
 end
 
 -- Gives a visitor another order and returns the new position. `action`: 'move', 'grade' (the class

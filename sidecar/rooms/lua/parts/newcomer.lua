@@ -64,7 +64,7 @@ local function admit_or_queue(visitor, random, prequeue_began, address, class, g
     active = active + 1
     cache.pace = nil
     store_address(address, visitor)
-    local order = next_order(random, '')
+    local order = make_order(random, '')
     event('admitted', visitor, 'at_once', 'order', int(order))
     return make_admitted_reply(order, now, admit_unused(visitor, now))
   end
@@ -76,11 +76,11 @@ local function admit_or_queue(visitor, random, prequeue_began, address, class, g
     return refuse_as_full('refused_full', random)
   end
   class = find_granted_class(class, grant, expires)
-  local order, arrival = next_order(random, class)
+  local order, arrival = make_order(random, class)
   add_place(visitor, order, arrival)
-  list_drawn_place(visitor, order)
+  record_drawn_place(visitor, order)
   store_address(address, visitor)
-  put(DUE, unpolled_score(), visitor)
+  put(DUE, make_unpolled_score(), visitor)
   local rank = count_newcomer(visitor, order)
   local reply, ahead = make_place_reply(visitor, order, rank, random, class)
   local fields = {'order', int(order), 'position', ahead + 1, 'class', class}

@@ -1,13 +1,13 @@
 -- @include "rooms/parts/heartbeat_due"
 -- Decides after what time a visitor without heartbeats counts as silent, and for how long a slot is
 -- kept for a called visitor who does not arrive.
-local silent_from, called_until
+local get_silent_time, get_call_end
 do
 -- Returns how long after a missed heartbeat the visitor counts as silent, ms. That is three poll
 -- intervals, but at least 10 s and at most claim_window. It is claim_window if the interval is
 -- unknown, or if a webhook tells visitors without an open page that they are called. A visitor who
 -- was dropped as silent can come back to the same order with the ticket.
-local function patience_ms(score)
+local function get_patience_ms(score)
   local advised_s = score % 1 * 128
   if advised_s == 0 or is_unused(score) or room.tells_called then return claim_ms end
   if polls_rarely(score) then return math.min(claim_ms, 30000) end
@@ -16,14 +16,14 @@ end
 
 -- Returns the time from which the visitor counts as silent, ms. After an outage, that is
 -- `spared_until` at the earliest.
-function silent_from(score)
-  local due = due_at(score)
-  return due <= outage_end and spared_until or due + patience_ms(score)
+function get_silent_time(score)
+  local due = get_due_time(score)
+  return due <= outage_end and spared_until or due + get_patience_ms(score)
 end
 
 -- Returns the time until which a visitor who is called now must arrive, ms.
-function called_until(score)
-  local patience = patience_ms(score)
-  return math.max(silent_from(score), now + (patience == claim_ms and claim_ms or 1000))
+function get_call_end(score)
+  local patience = get_patience_ms(score)
+  return math.max(get_silent_time(score), now + (patience == claim_ms and claim_ms or 1000))
 end
 end

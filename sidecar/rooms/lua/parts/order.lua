@@ -30,14 +30,14 @@ local function number_of(class)
 end
 
 -- Returns the head start of a class, µs.
-local function head_start_us(class)
+local function get_head_start_us(class)
   return is_random and 0 or to_ms(classes[class].head_start or 0) * 1000
 end
 
 -- Returns the order of a visitor who arrived at `arrival`. `class`: '' if the visitor has none.
 local function order_of(arrival, class)
   if not classes[class] then return arrival end
-  return compose_order(arrival, head_start_us(class), band_of(class), number_of(class))
+  return compose_order(arrival, get_head_start_us(class), band_of(class), number_of(class))
 end
 
 -- Returns the lowest order of a band.

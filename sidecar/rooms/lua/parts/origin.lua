@@ -1,7 +1,7 @@
 -- @include "rooms/parts/sub_queues"
 -- Decodes an order into the visitor's class and arrival (visitors/arrival).
 
-local arrival_of, origin_fields
+local arrival_of, make_origin_fields
 do
 -- Returns the name of the class in an order; '' if it has none, or if the class was removed.
 local function class_of(order)
@@ -16,14 +16,14 @@ function arrival_of(order)
   local arrival = order - lowest_order(math.min(FRONT, math.max(0, -math.floor(order / BAND))))
   local class = class_of(order)
   if class ~= '' then
-    arrival = arrival + head_start_us(class) - number_of(class)
+    arrival = arrival + get_head_start_us(class) - number_of(class)
   end
   return math.floor(arrival / STEP) * STEP
 end
 
 -- Returns the class or '', and when the visitor joined (ms; -1 if the order is random). `moved`:
 -- the order before an operator moved the visitor, or false.
-local function origin_of(order, moved)
+local function decode_origin(order, moved)
   local original_order = moved and moved + 0 or order
   if is_drawn(original_order) then return '', -1 end
   local class, arrival = class_of(original_order), arrival_of(original_order)
@@ -37,9 +37,9 @@ local function origin_of(order, moved)
 end
 
 -- Returns the four values that describe a place in a reply: order, name of the sub-queue or '', and
--- those of origin_of().
-function origin_fields(order, moved)
+-- those of decode_origin().
+function make_origin_fields(order, moved)
   local line = sub_queue_of(order)
-  return order, line and lines[line].name or '', origin_of(order, moved)
+  return order, line and lines[line].name or '', decode_origin(order, moved)
 end
 end

@@ -4,7 +4,7 @@
 -- Estimates the pace of the queue: how fast visitors are called and how many give up. Expected
 -- waits are computed from the pace (rooms/lua/parts/estimate_wait.lua).
 
-local current_pace
+local get_pace
 do
 -- Returns the probability that a waiting visitor gives up, per ms, and the share of the visitors in
 -- the queue who have not given up. Giving up is detected late: when a heartbeat is overdue by
@@ -12,7 +12,7 @@ do
 -- averaging window covers.
 local function estimate_leave_rate(window_ms)
   local waiting = size(WAITING)
-  local silent = redis_call('ZCOUNT', DUE, overdue_range())
+  local silent = redis_call('ZCOUNT', DUE, get_overdue_range())
   local lag_ms = 1.25 * timeout_ms
   -- It is not known yet who has given up within the last `lag_ms`, so the time waited since then is
   -- subtracted; but at most half of waited_ms, so that the first drops have not too much weight.
@@ -55,7 +55,7 @@ end
 -- the number of sessions stays the same and the number of waiting visitors about the same.
 local PACE_MS = 100
 local UNKNOWN = {is_known = false}
-function current_pace()
+function get_pace()
   if phase ~= OPEN or cap < 1 or room.queue_all then return UNKNOWN end
   local pace, waiting, active = room.pace, size(WAITING), size(ACTIVE)
   if not pace or math.abs(pace.waiting - waiting) * 100 > waiting or pace.active ~= active

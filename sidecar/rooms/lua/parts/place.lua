@@ -2,7 +2,7 @@
 -- Computes the orders of newcomers, and restores lost places.
 
 -- Returns a newcomer's order, and its arrival (visitors/arrival). `random`: a number in [0, 1).
-local function next_order(random, class)
+local function make_order(random, class)
   local lot = math.floor(random * DRAWS)
   if phase == PREQUEUE then return lot + lowest_order(FRONT), lot end
   local arrival = is_random and lot - lot % STEP or next_arrival()
@@ -14,7 +14,7 @@ end
 local function restore_place(visitor, order, cause, joined)
   add_place(visitor, tonumber(order), (joined or now) * 1000)
   if current_event and joined and joined >= event_begins and joined < current_event.opens_at then
-    list_drawn_place(visitor, tonumber(order))
+    record_drawn_place(visitor, tonumber(order))
   end
   local fields = {'joined', int(joined or now), 'order', int(order)}
   -- In a pre-queue the event has no order, because the order would reveal the lot.

@@ -14,7 +14,7 @@ end
 
 -- Returns how many places and sessions an IP address has, and removes members that no longer count.
 -- Each address is counted once in a batch.
-local function places_of(address)
+local function count_places_of(address)
   local counts = cache.counts or {}
   cache.counts = counts
   if counts[address] then return counts[address] end
@@ -35,12 +35,12 @@ end
 
 local function has_all_places(address)
   if not room.max_places_per_address or address == '' then return false end
-  return places_of(address) >= room.max_places_per_address
+  return count_places_of(address) >= room.max_places_per_address
 end
 
 local function store_address(address, visitor)
   if not room.max_places_per_address or address == '' then return end
-  local places = places_of(address)
+  local places = count_places_of(address)
   cache.counts[address] = places + 1
   redis_call('ZADD', ADDRESSES, 0, address .. '~' .. visitor)
 end

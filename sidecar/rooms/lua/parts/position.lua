@@ -39,9 +39,9 @@ local function find_shown_position(visitor, order, rank, joined)
   if is_drawn(order) then return rank, rank end
   flush()
   local line, before_line = sub_queue_of(order), 0
-  for n = 1, (line or 1) - 1 do before_line = before_line + sub_queue_lengths()[n] end
-  local ahead = line and rank - before_line - drawn_length() or rank
-  local calls = line and calls_before(line, ahead, rank) or rank
+  for n = 1, (line or 1) - 1 do before_line = before_line + get_sub_queue_lengths()[n] end
+  local ahead = line and rank - before_line - get_drawn_length() or rank
+  local calls = line and count_calls_before(line, ahead, rank) or rank
   if is_by_arrival then
     local place = redis_call('ZRANK', ARRIVALS, visitor)
     if not place then -- `arrivals` was lost or deleted since the visitor joined
@@ -51,14 +51,14 @@ local function find_shown_position(visitor, order, rank, joined)
     end
     local is_complete = cache.has_all_arrivals
     if not is_complete then
-      is_complete = redis_call('ZCARD', ARRIVALS) >= size(WAITING) - drawn_length()
+      is_complete = redis_call('ZCARD', ARRIVALS) >= size(WAITING) - get_drawn_length()
       cache.has_all_arrivals = is_complete
       if line and not is_complete then before_line = count_below(ARRIVALS, order_range(line)) end
     end
-    place = line and place - before_line or place + drawn_length()
+    place = line and place - before_line or place + get_drawn_length()
     -- Until the arrivals of all waiting visitors are stored, show the larger of the two numbers, so
     -- that no position is too low.
     ahead = is_complete and place or math.max(place, ahead)
   end
-  return ahead, calls, line and line - 1, line and sub_queue_lengths()[line]
+  return ahead, calls, line and line - 1, line and get_sub_queue_lengths()[line]
 end

@@ -11,7 +11,7 @@ local stage, recovers_until
 -- Returns three values: the longest poll interval that any visitor may have, ms; the longest poll
 -- interval near the head of the queue (of as many visitors as could be called at once), ms; and
 -- whether an event that has just opened makes these intervals longer.
-local function longest_intervals()
+local function get_longest_intervals()
   local longest_ms, near_ms = 60000, math.min(60000, session_ms / 8)
   if room.heartbeat_interval then
     longest_ms = to_ms(room.heartbeat_interval)
@@ -52,7 +52,7 @@ local function begin_recovery(near, known, promised)
   -- If a replica has told visitors near the head a poll interval, the recovery lasts two intervals,
   -- so that they have two chances to come back. Else it lasts until even pages that back off poll.
   if is_emptied and (near or -1) > (stats.near or -1) then stats.near = near end
-  local longest_ms, near_ms, is_opening = longest_intervals()
+  local longest_ms, near_ms, is_opening = get_longest_intervals()
   local enough_ms = 1.05 * math.max(60000, near_ms) + 2000
   if (stats.near or -1) >= 0 then
     enough_ms = 2 * math.max(stats.near, is_opening and near_ms or 0)

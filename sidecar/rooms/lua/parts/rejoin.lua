@@ -14,7 +14,7 @@ local function rejoin(visitor, order, ticket_epoch, joined, signed, address)
   local emptied = math.max(stats.born, stats.recovery or 0)
   local was_lost = joined < emptied
   local polled = math.max(signed == 0 and now or signed, outage_end, was_lost and emptied or 0)
-  -- A polling visitor's ticket is at most 300,000 ms old (visitors/model.py: RESIGN_MS).
+  -- A polling visitor's ticket is at most 300,000 ms old (visitors/model.py: TICKET_RENEW_MS).
   local most_ms = room.rejoin_ms + 300000
   if now - polled > most_ms then return nil end
   if not (was_lost and now - emptied <= most_ms) and has_all_places(address) then

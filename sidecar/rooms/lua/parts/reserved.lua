@@ -59,7 +59,7 @@ function reserved.find_without_slot()
     elseif waiting[i] or active[i] or not dues[i] then
       redis_call('ZREM', RESERVED, visitor)
       if not waiting[i] then redis_call('ZREM', DUE, visitor) end
-    elseif silent_from(dues[i] + 0) < now then
+    elseif get_silent_time(dues[i] + 0) < now then
       redis_call('ZREM', RESERVED, visitor)
       redis_call('ZREM', DUE, visitor)
       reserved.record_silent(visitor, dues[i] + 0)

@@ -50,7 +50,7 @@ end
 
 -- Returns the reply to a waiting or called visitor who has just polled, and stores when the next
 -- poll is due. `limited`: how long the visitor must not poll, ms. `score`: as in
--- rare_interval_ms().
+-- find_rare_interval_ms().
 local function reply_to_poll(visitor, order, limited, jitter, joined, score)
   local rank = redis_call('ZRANK', WAITING, visitor)
   if not rank then
@@ -71,7 +71,7 @@ local function reply_to_poll(visitor, order, limited, jitter, joined, score)
   local wait = estimate_wait(calls)
   local refresh = poll_interval_ms(calls, wait, jitter)
   if refresh < limited then refresh = limited end
-  put(DUE, polled_score(refresh, score), visitor)
+  put(DUE, make_polled_score(refresh, score), visitor)
   return make_waiting_reply(order, ahead, calls, refresh, wait, limited, line, length)
 end
 
@@ -79,7 +79,7 @@ end
 -- epoch, stage of the recovery, relative error of the rate in thousandths, phase; then the values
 -- of the reply about each visitor. The list is flat, because each nested table costs Redis as much
 -- time as a command.
-local function finish_with(replies)
+local function finish_batch(replies)
   finish()
   local error_in_thousandths = math.floor(1000 * estimate_rate_error())
   local row = {now, size(WAITING), size(ACTIVE), epoch, stage, error_in_thousandths, phase}

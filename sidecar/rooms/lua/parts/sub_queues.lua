@@ -3,7 +3,7 @@
 -- is its number, from 1.
 
 -- Returns how many visitors wait in each sub-queue. They are counted once in a script.
-local function sub_queue_lengths()
+local function get_sub_queue_lengths()
   if cache.lengths then return cache.lengths end
   flush()
   local lengths = {}
@@ -19,17 +19,17 @@ end
 
 -- Returns how many waiting visitors have a drawn place. They are counted once in a script, after
 -- call_next().
-local function drawn_length()
+local function get_drawn_length()
   cache.drawn = cache.drawn or count_drawn_places()
   return cache.drawn
 end
 
 -- Returns how many visitors are called before a visitor who has `ahead` visitors ahead in the
 -- sub-queue `line`, and `rank` visitors ahead in all sub-queues.
-local function calls_before(line, ahead, rank)
+local function count_calls_before(line, ahead, rank)
   if not is_weighted then return rank end
-  local calls = ahead + drawn_length()
-  for other, length in ipairs(sub_queue_lengths()) do
+  local calls = ahead + get_drawn_length()
+  for other, length in ipairs(get_sub_queue_lengths()) do
     if other ~= line then
       calls = calls + math.min(length, ahead * lines[other].weight / lines[line].weight)
     end
@@ -39,7 +39,7 @@ end
 
 -- Returns how many visitors have an order before a sub-queue. `line`: nil in a room without
 -- sub-queues.
-local function ahead_of_sub_queue(line)
+local function count_ahead_of_sub_queue(line)
   if not line then return 0 end
   return line > 1 and count_below(WAITING, order_range(line)) or count_drawn_places()
 end

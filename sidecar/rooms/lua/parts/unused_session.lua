@@ -2,7 +2,7 @@
 -- @include "rooms/parts/unused"
 -- Handles unused sessions, of newcomers who were admitted at once and have not sent the pass yet.
 -- If slots are scarce, such a session ends early.
-local are_slots_scarce, unused_until, admit_unused
+local are_slots_scarce, get_unused_end, admit_unused
 do
 -- Returns whether slots are scarce: somebody waits, or 90 % of the slots are taken.
 function are_slots_scarce()
@@ -10,14 +10,14 @@ function are_slots_scarce()
 end
 
 -- Returns the latest time at which a newcomer who was admitted at `started` may first use the pass.
-function unused_until(started)
-  return pass_ends(started, started) + room.session_grace_ms
+function get_unused_end(started)
+  return compute_pass_end(started, started) + room.session_grace_ms
 end
 
 -- Begins or extends an unused session. If slots are scarce, it will end after claim_window, but not
 -- before `old_end`, its end until now (nil: a new session). Returns when the pass ends, ms.
 function admit_unused(visitor, started, old_end)
-  local latest = unused_until(started)
+  local latest = get_unused_end(started)
   local ends = latest - room.session_grace_ms
   stats.last_end = math.max(stats.last_end or 0, ends)
   store_session(visitor, started, math.max(math.min(now + claim_ms, latest) + UNUSED, old_end or 0))

@@ -14,7 +14,7 @@ local new_credits -- the credits to store if the visitor who was popped last is 
 -- if all are empty.
 local function choose_sub_queue()
   local total, nonempty = 0, 0
-  for n, length in ipairs(sub_queue_lengths()) do
+  for n, length in ipairs(get_sub_queue_lengths()) do
     if length > 0 then
       total, nonempty = total + lines[n].weight, nonempty + 1
     end
@@ -22,7 +22,7 @@ local function choose_sub_queue()
   if nonempty == 0 then return nil end
   local enough = nonempty > 1 and 1 / (2 * (nonempty - 1)) or 0
   local best, credits, least, best_has_enough = nil, {}, math.huge, false
-  for n, length in ipairs(sub_queue_lengths()) do
+  for n, length in ipairs(get_sub_queue_lengths()) do
     if length > 0 then
       local share = lines[n].weight / total
       credits[n] = (stats['credit_' .. n] or 0) + share
@@ -72,7 +72,7 @@ function pop_heads(waiting, most)
   else
     visitors, orders = queue.pop_heads(waiting, most)
   end
-  resized(waiting)
+  forget_size(waiting)
   remove_arrivals(visitors)
   return visitors, orders, most
 end
