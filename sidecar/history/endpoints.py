@@ -27,8 +27,10 @@ if TYPE_CHECKING:  # SQL is an extra
 #: The most stays in a report from a replica, because counting delays visitors' requests.
 REPORT_LIMIT = 100_000
 
-_ROOM = "/admin/rooms/{room}"
-_CSV = {"text/csv": "A header and a line for each member of the list. Empty for an empty list."}
+_ROOM_PATH = "/admin/rooms/{room}"
+_CSV_MEDIA = {
+    "text/csv": "A header and a line for each member of the list. Empty for an empty list."
+}
 
 
 def _find_history(request: web.Request) -> "tuple[WaitingRoom, History]":
@@ -44,7 +46,7 @@ ENDPOINTS = Endpoints(
 
 
 @ENDPOINTS.get(
-    _ROOM + "/visitors/{visitor}/history",
+    _ROOM_PATH + "/visitors/{visitor}/history",
     VIEWERS,
     replies={200: "The visitor's history."},
     problems=(UNKNOWN_VISITOR, AMBIGUOUS_NUMBER),
@@ -59,7 +61,10 @@ async def get_visitor_history(request: web.Request, path: VisitorAddress) -> sch
 
 
 @ENDPOINTS.get(
-    _ROOM + "/stays", VIEWERS, replies={200: (schemas.Stays, "A page of stays.")}, other_media=_CSV
+    _ROOM_PATH + "/stays",
+    VIEWERS,
+    replies={200: (schemas.Stays, "A page of stays.")},
+    other_media=_CSV_MEDIA,
 )
 async def list_stays(request: web.Request, page: schemas.StaysPage) -> schemas.Stays | web.Response:
     """List the stays that began in a period, oldest first."""
@@ -72,10 +77,10 @@ async def list_stays(request: web.Request, page: schemas.StaysPage) -> schemas.S
 
 
 @ENDPOINTS.get(
-    _ROOM + "/report",
+    _ROOM_PATH + "/report",
     VIEWERS,
     replies={200: (schemas.RoomReport, "The report.")},
-    other_media=_CSV,
+    other_media=_CSV_MEDIA,
     problems=(schemas.TOO_MANY_STAYS,),
 )
 async def get_report(
@@ -97,10 +102,10 @@ async def get_report(
 
 
 @ENDPOINTS.get(
-    _ROOM + "/changes",
+    _ROOM_PATH + "/changes",
     VIEWERS,
     replies={200: (schemas.RoomChanges, "A page of actions.")},
-    other_media=_CSV,
+    other_media=_CSV_MEDIA,
 )
 async def list_changes(
     request: web.Request, page: schemas.ChangesPage

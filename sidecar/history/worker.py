@@ -67,7 +67,7 @@ async def record_forever(
 
 
 class Recorder:
-    """The recorder of all rooms, which share one database."""
+    """Records the events of all rooms in one database."""
 
     def __init__(self, history: "History", metrics: Metrics, *, backlog: float = math.inf) -> None:
         self._history = history

@@ -26,17 +26,17 @@ def _find_limit(request: web.Request) -> Limit:
 
 ENDPOINTS = Endpoints("limits", find=_find_limit)
 
-_LIMIT = "/v1/limits/{name}"
-_VALUE = _LIMIT + "/values/{key:.*}"
-_COUNTS = _LIMIT + "/counts"
-_READS = programs("limits", "read", role="viewer")
-_CHANGES = programs("limits", role="operator")
+_LIMIT_PATH = "/v1/limits/{name}"
+_VALUE_PATH = _LIMIT_PATH + "/values/{key:.*}"
+_COUNTS_PATH = _LIMIT_PATH + "/counts"
+_READ_ACCESS = programs("limits", "read", role="viewer")
+_CHANGE_ACCESS = programs("limits", role="operator")
 _RATE_HEADERS = {"RateLimit-Policy": "RateLimitPolicy", "RateLimit": "RateLimit"}
 
 log = structlog.get_logger()
 
 
-@ENDPOINTS.get("/v1/limits", _READS, replies={200: "The limits."})
+@ENDPOINTS.get("/v1/limits", _READ_ACCESS, replies={200: "The limits."})
 async def list_limits(request: web.Request) -> schemas.LimitRules:
     """List all limits, as configured."""
     make_rule = schemas.LimitRule.model_construct
@@ -45,8 +45,8 @@ async def list_limits(request: web.Request) -> schemas.LimitRules:
 
 
 @ENDPOINTS.post(
-    _LIMIT + "/acquire",
-    _CHANGES,
+    _LIMIT_PATH + "/acquire",
+    _CHANGE_ACCESS,
     parameters=schemas.AcquireParameters,
     body=schemas.LimitCall | schemas.LimitCalls,
     is_body_optional=True,
@@ -131,8 +131,8 @@ def _release_unless_retried(limit: Limit, call: Call, decision: Decision) -> Non
 
 
 @ENDPOINTS.get(
-    _LIMIT,
-    _READS,
+    _LIMIT_PATH,
+    _READ_ACCESS,
     parameters=schemas.LookParameters,
     replies={200: (schemas.LimitLook, "The limit, and the decision.")},
     reply_headers=_RATE_HEADERS,
@@ -155,8 +155,8 @@ async def look_at_limit(request: web.Request) -> web.Response:
 
 
 @ENDPOINTS.post(
-    _LIMIT + "/release",
-    _CHANGES,
+    _LIMIT_PATH + "/release",
+    _CHANGE_ACCESS,
     replies={200: "Whether there was anything to release."},
     problems=(schemas.UNKNOWN_LIMIT,),
 )
@@ -165,8 +165,8 @@ async def release_limit(
 ) -> schemas.PermitReleased:
     """Release a permit.
 
-    A permit of `concurrency` can be released until it ends, a paced permit until its time comes.
-    Idempotent.
+    A permit of `concurrency` can be released until it expires, and that of a paced call until its
+    time comes. Idempotent.
     """
     limit = _find_limit(request)
     released = await limit.release(_get_key(body, limit), body.permit)
@@ -174,8 +174,8 @@ async def release_limit(
 
 
 @ENDPOINTS.get(
-    _LIMIT + "/values",
-    _READS,
+    _LIMIT_PATH + "/values",
+    _READ_ACCESS,
     replies={200: "The configured limits, and those set at run time."},
     problems=(schemas.UNKNOWN_LIMIT,),
 )
@@ -186,7 +186,7 @@ async def list_values(request: web.Request, _: schemas.LimitAddress) -> schemas.
 
 
 @ENDPOINTS.put(
-    _VALUE,
+    _VALUE_PATH,
     OPERATORS,
     replies={200: "The key's limit from the next call on."},
     problems=(schemas.UNKNOWN_LIMIT,),
@@ -208,7 +208,7 @@ async def set_value(
 
 
 @ENDPOINTS.delete(
-    _VALUE,
+    _VALUE_PATH,
     OPERATORS,
     replies={200: "The key's limit from the next call on."},
     problems=(schemas.UNKNOWN_LIMIT,),
@@ -226,8 +226,8 @@ async def unset_value(request: web.Request, path: schemas.ValueAddress) -> schem
 
 
 @ENDPOINTS.get(
-    _COUNTS,
-    _READS,
+    _COUNTS_PATH,
+    _READ_ACCESS,
     replies={200: "Of the keys that were found, those with the least left."},
     problems=(schemas.UNKNOWN_LIMIT,),
 )
@@ -248,7 +248,7 @@ async def list_counts(request: web.Request, page: schemas.CountsPage) -> schemas
 
 
 @ENDPOINTS.delete(
-    _COUNTS + "/{key:.*}",
+    _COUNTS_PATH + "/{key:.*}",
     OPERATORS,
     replies={200: "Whether anything was counted."},
     problems=(schemas.UNKNOWN_LIMIT,),
@@ -301,9 +301,9 @@ def _describe_rule(limit: Limit) -> dict[str, Any]:
 
 def _describe_decision(limit: Limit, call: Call, decision: Decision) -> dict[str, Any]:
     settings = limit.settings
-    is_lease = decision.permit and settings.algorithm == "concurrency"
+    has_lease = decision.permit and settings.algorithm == "concurrency"
     is_limited, is_allowed = decision.limit != UNLIMITED, decision.is_allowed
-    is_never = not is_allowed and not decision.at_us
+    is_never_granted = not is_allowed and not decision.at_us
     reset_us = max(0, decision.reset_us - decision.now_us)
     return {
         "allowed": is_allowed,
@@ -312,10 +312,10 @@ def _describe_decision(limit: Limit, call: Call, decision: Decision) -> dict[str
         "key": call.key,
         "limit": decision.limit if is_limited else None,
         "remaining": decision.remaining if is_limited else None,
-        "wait_seconds": None if is_never else decision.wait_s,
+        "wait_seconds": None if is_never_granted else decision.wait_s,
         "at": iso_us(decision.at_us) if decision.at_us else None,
         "reset_seconds": reset_us / 1_000_000 if is_limited else None,
-        "expires_in_seconds": settings.lease if is_lease else None,
+        "expires_in_seconds": settings.lease if has_lease else None,
     }
 
 

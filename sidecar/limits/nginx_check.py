@@ -28,7 +28,7 @@ MAX_HOLD_S = 25.0
 #: The punctuation that is not percent-encoded in a key. It includes %, because nginx may have
 #: percent-encoded the value already.
 _PLAIN = string.punctuation
-_PASSED = {"X-Waitroom-State": "admitted"}
+_PASSED_HEADERS = {"X-Waitroom-State": "admitted"}
 _RATE_HEADERS = ("RateLimit-Policy", "RateLimit")
 
 ENDPOINTS = Endpoints("proxy")
@@ -63,7 +63,7 @@ async def check_limit(request: web.Request) -> web.Response:
         request.app[METRICS].requests.count("", "check-limit", "unknown-limit")
         return _make_response(request, 403, {"X-Waitroom-State": "unknown-limit"})
     if is_preflight(headers, original_method(headers)):
-        return _make_response(request, 204, _PASSED)
+        return _make_response(request, 204, _PASSED_HEADERS)
     if headers.get("X-Waitroom-Given") == name:
         return _make_response(request, 204, _make_passed_headers(name, headers))
     call = Call(make_key(headers.get("X-Waitroom-Key", "")))
@@ -105,7 +105,7 @@ def _make_passed_headers(name: str, headers: Mapping[str, str]) -> dict[str, str
     """Return the headers of a 204. After an internal redirect (index, try_files), nginx checks the
     same request again and sends these headers back, so that the request is counted only once."""
     rate = {header: headers[header] for header in _RATE_HEADERS if header in headers}
-    return {**_PASSED, "X-Waitroom-Limit": name, **rate}
+    return {**_PASSED_HEADERS, "X-Waitroom-Limit": name, **rate}
 
 
 def _make_refused_headers(decision: Decision) -> dict[str, str]:

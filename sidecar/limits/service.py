@@ -1,4 +1,4 @@
-"""Rate limits, which decide whether a call may proceed, even while Redis is unavailable.
+"""Rate limits, which decide whether calls may proceed, even while Redis is unavailable.
 
 The functions expect valid keys, costs and ids of calls. The models of requests validate them.
 """
@@ -49,7 +49,7 @@ class Limit:
             raise InputError(
                 [f"cost: {call.cost} is more than is ever granted at once (limit {decision.limit})"]
             )
-        self._count([decision])
+        self._count_outcomes([decision])
         return decision
 
     async def _acquire(self, call: Call) -> Decision:
@@ -76,7 +76,7 @@ class Limit:
             self._decide_alone(decision) if isinstance(decision, StoreError) else decision
             for decision in await self.store.acquire_each(calls)
         ]
-        self._count(decisions)
+        self._count_outcomes(decisions)
         return decisions
 
     async def release(self, key: str, permit: str) -> bool:
@@ -102,7 +102,7 @@ class Limit:
         admits = self.settings.on_store_failure == "admit"
         return Decision(Outcome.ADMITTED_ALONE if admits else Outcome.REFUSED_ALONE)
 
-    def _count(self, decisions: Sequence[Decision]) -> None:
+    def _count_outcomes(self, decisions: Sequence[Decision]) -> None:
         for outcome, number in Counter(decision.outcome for decision in decisions).items():
             self.metrics.count_decisions(self.name, outcome, number)
             if outcome is Outcome.PACED:

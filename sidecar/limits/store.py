@@ -1,4 +1,4 @@
-"""Stores the state of a rate limit in Redis, by the scripts in limits/lua."""
+"""Stores the state of a rate limit in Redis, using the scripts in limits/lua."""
 
 import asyncio
 import re

@@ -30,6 +30,7 @@ BATCH_SIZE = 100
 #: blocks Redis for about 3 ms.
 MAX_PAGES = 100
 PAGE_SIZE = 200
+#: The field of the cursor in the hash `calls`.
 _CURSOR = "cursor"
 
 log = structlog.get_logger()
@@ -40,7 +41,7 @@ class CallPage:
     """The calls in a page of the event stream."""
 
     calls: list[CalledVisitor]
-    #: The id of the page's last event, and whether this event is the last of the stream.
+    #: The id of the page's last event, and whether this is also the last event of the stream.
     until: str
     is_end: bool
     #: How many calls the room had ever had when the page was read.
@@ -124,7 +125,7 @@ def _read_call(event_id: bytes | str, fields: list[bytes | str]) -> CalledVisito
 
 
 class CallDetector(Detector):
-    """Detects calls, for the webhooks that want the event `called`."""
+    """Detects calls, for the webhooks that are sent the event `called`."""
 
     events = ("called",)
     lease_name = "calling"

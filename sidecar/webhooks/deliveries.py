@@ -1,4 +1,4 @@
-"""Stores the messages of a webhook in Redis: those that wait to be sent, and results of others.
+"""Stores the messages of a webhook in Redis: those that wait to be sent, and those that were sent.
 
 A detector enqueues a message in one of two queues, which are for events of rooms and for calls. The
 replica that holds the webhook's leader lease sends the first message of each queue and stores the
@@ -82,7 +82,7 @@ class Deliveries:
 
     async def enqueue(self, notice: AnyNotice) -> list[str]:
         """Enqueue a message. Idempotent by the message's id. Return the ids of the oldest messages
-        if the queue is over its limit. The first message, which is being sent, is never one."""
+        if the queue is over its limit. The first, which is being sent, is not one of them."""
         queue = _KEYS.index("calls" if notice.event == "called" else "events") + 1
         document = Delivery(notice).to_json()
         arguments = (notice.id, document, notice.at_ms, queue, QUEUE_LIMIT, STORED_S)

@@ -23,7 +23,7 @@ def _find_webhook(request: web.Request) -> ConfiguredWebhook:
 
 ENDPOINTS = Endpoints("webhooks", find=_find_webhook)
 
-_WEBHOOK = "/admin/webhooks/{webhook}"
+_WEBHOOK_PATH = "/admin/webhooks/{webhook}"
 
 log = structlog.get_logger()
 
@@ -52,7 +52,7 @@ async def _describe_webhook(webhook: ConfiguredWebhook) -> schemas.WebhookState:
 
 
 @ENDPOINTS.get(
-    _WEBHOOK + "/deliveries",
+    _WEBHOOK_PATH + "/deliveries",
     VIEWERS,
     replies={200: "A page of messages."},
     problems=(schemas.UNKNOWN_WEBHOOK,),
@@ -73,7 +73,7 @@ async def list_deliveries(
 
 
 @ENDPOINTS.post(
-    _WEBHOOK + "/deliveries/{id}/resend",
+    _WEBHOOK_PATH + "/deliveries/{id}/resend",
     OPERATORS,
     replies={200: "The message is sent again, or was already waiting."},
     problems=(schemas.UNKNOWN_WEBHOOK, schemas.UNKNOWN_DELIVERY, schemas.DELIVERY_CHANGED),
@@ -96,7 +96,7 @@ async def resend_delivery(request: web.Request, params: schemas.ResendParameters
 
 
 @ENDPOINTS.post(
-    _WEBHOOK + "/resend",
+    _WEBHOOK_PATH + "/resend",
     OPERATORS,
     replies={200: "The messages are sent again."},
     problems=(schemas.UNKNOWN_WEBHOOK,),
@@ -113,7 +113,7 @@ async def resend_failed(request: web.Request, params: schemas.WebhookAddress) ->
 
 
 @ENDPOINTS.post(
-    _WEBHOOK + "/test",
+    _WEBHOOK_PATH + "/test",
     OPERATORS,
     replies={200: "The test message is sent."},
     problems=(schemas.UNKNOWN_WEBHOOK, UNKNOWN_ROOM),

@@ -8,7 +8,7 @@ MIN_INTERVAL_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Latch:
-    """Whether a condition of a room is on or off."""
+    """The state of a latch for one condition of a room."""
 
     is_on: bool = False
     #: When the latch last turned on. 0 if it never did.

@@ -34,7 +34,7 @@ from sidecar.webhooks.settings import ROOM_EVENT_NAMES, RoomEventName
 EMPTY_MS = 10_000
 #: How long a slot must be free before the latch `full` turns off.
 FREE_MS = 60_000
-#: The latch `over` turns off if less than this share of notify_above wait.
+#: The latch `over` turns off if fewer visitors than this share of notify_above wait.
 OVER_OFF_SHARE = 0.8
 
 
@@ -102,7 +102,7 @@ def detect_events(
 
 
 class RoomDetector(Detector):
-    """Detects all events of rooms but calls."""
+    """Detects all events of rooms except calls."""
 
     events = ROOM_EVENT_NAMES
     lease_name = "notifying"

@@ -1,4 +1,4 @@
-"""The configured webhooks. Enqueues their messages, and logs and counts the final results."""
+"""The configured webhooks, which enqueue their messages, and log and count the final results."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -61,8 +61,8 @@ class EventStream:
         return EventBatch(events, len(lost_ids))
 
     async def _read_rows(self, start: str, limit: int) -> list[tuple[Any, Any]]:
-        """Read rows of the stream from the id `start` on. If the consumer group does not exist (at
-        first, or after Redis was emptied), create it and return no rows."""
+        """Read rows of the stream: for `start` "0" those not acknowledged, for ">" new ones. If the
+        consumer group does not exist (yet, or after Redis was emptied), create it and return []."""
         try:
             async with driver_errors("record", self._timeout_s):
                 reply = await self._redis.xreadgroup(

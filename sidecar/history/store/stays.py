@@ -63,7 +63,7 @@ class History:
         self._upsert = _UPSERT_ROWS if self._is_postgresql else self._sql.upsert(entries)
 
     async def check(self) -> None:
-        """Raise DatabaseError unless the tables have this version's revision."""
+        """Raise DatabaseError unless the tables have the schema of this version of Waitroom."""
         await sql.check_revision(self._engine, HISTORY, self.migrate)
 
     async def migrate(self) -> tuple[str | None, str]:
@@ -86,9 +86,9 @@ class History:
             new = [event for event in batch if (event.ms, event.seq) not in written]
             if not new:
                 return 0
-            rows = [_event_row(room, event) for event in new]
+            rows = [_make_event_row(room, event) for event in new]
             await self._write_rows(connection, self._insert, rows)
-            actions = [_change_row(room, event) for event in new if event.kind == "operator"]
+            actions = [_make_action_row(room, event) for event in new if event.kind == "operator"]
             if actions:
                 await connection.execute(insert(changes), actions)
             part: list[StreamEvent] = []
@@ -330,12 +330,12 @@ def _is_reset(event: StreamEvent) -> bool:
     return event.kind == "operator" and event.why == _RESET
 
 
-def _event_row(room: str, event: StreamEvent) -> dict[str, Any]:
+def _make_event_row(room: str, event: StreamEvent) -> dict[str, Any]:
     values = {name: getattr(event, name) for name in _EVENT_FIELDS}
     return {"room": room, **values, "more": json.dumps(event.more, separators=(",", ":"))}
 
 
-def _change_row(room: str, event: StreamEvent) -> dict[str, Any]:
+def _make_action_row(room: str, event: StreamEvent) -> dict[str, Any]:
     values = {name: getattr(event, name) for name in ("ms", "seq", "at_ms", "visitor")}
     operator, detail = (event.more.get(name, "") for name in ("by", "detail"))
     return {"room": room, **values, "operator": operator, "action": event.why, "detail": detail}
