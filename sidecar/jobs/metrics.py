@@ -10,7 +10,7 @@ from sidecar.http.metrics import PACES_S, SHARED, MetricSet, counter, histogram
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import QueueState
 
-_BREAKER = {"closed": 0, "trial": 1, "open": 2}
+_BREAKER_VALUES = {"closed": 0, "trial": 1, "open": 2}
 #: The gauges of a target: the suffix of the metric's name, its help text, and a function that
 #: returns its value (None: the target has no sample).
 _GAUGES: tuple[tuple[str, str, Callable[[TargetSettings, QueueState], float | None]], ...] = (
@@ -27,7 +27,7 @@ _GAUGES: tuple[tuple[str, str, Callable[[TargetSettings, QueueState], float | No
     (
         "breaker",
         "0: closed. 1: one call at a time tests the target. 2: open, nothing is called.",
-        lambda _, state: _BREAKER.get(state.breaker, 0),
+        lambda _, state: _BREAKER_VALUES.get(state.breaker, 0),
     ),
     (
         "mean_seconds",

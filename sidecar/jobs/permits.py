@@ -68,7 +68,7 @@ class Permits:
             raise InputError([f"{content[:150]!r} can be no permit"])
         return self._signer.sign(content).decode("ascii")
 
-    def check_time(self, permit: Permit) -> None:
+    def raise_if_expired(self, permit: Permit) -> None:
         """Raise PermitError if the permit has expired."""
         if self._clock.now_ms() >= permit.expires_ms:
             raise PermitError("expired")

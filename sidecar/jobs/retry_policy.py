@@ -14,7 +14,7 @@ from sidecar.kit.retry import Backoff
 MAX_DELAY_S = 300.0
 #: How many failures beyond `retries` a job may have if workers died during its calls.
 MAX_LOST_WORKERS = 5
-_OUTCOMES: dict[str, CallOutcome] = {"busy": "busy", "failed": "failed", "refused": "gone"}
+_OUTCOMES_BY_KIND: dict[str, CallOutcome] = {"busy": "busy", "failed": "failed", "refused": "gone"}
 
 
 def make_ending(  # noqa: PLR0913
@@ -48,7 +48,7 @@ def make_ending(  # noqa: PLR0913
         end,
         error=result.error,
         is_counted=is_counted,
-        outcome=_OUTCOMES[result.kind],
+        outcome=_OUTCOMES_BY_KIND[result.kind],
         hold_ms=hold_ms,
     )
     is_final = result.kind == "refused" or not settings.retries_on(result.status)

@@ -95,7 +95,7 @@ Query = Annotated[
     wanted("a text, or an object of texts, numbers and lists of them"),
 ]
 #: A string that the API returns as null if it is empty.
-Text = Annotated[str | None, BeforeValidator(lambda text: text or None)]
+NullIfEmpty = Annotated[str | None, BeforeValidator(lambda text: text or None)]
 #: A duration in seconds, converted from ms.
 FromMs = Annotated[Seconds, BeforeValidator(lambda ms: ms / 1000)]
 Rounded = Annotated[Seconds, AfterValidator(lambda seconds: round(seconds, 3))]
@@ -111,7 +111,7 @@ class FindJob(JobPath):
     """How long to keep the request open until the job has ended or is called, in seconds."""
 
 
-_OFFLINE: dict[str, Any] = {
+_OFFLINE_EXAMPLE: dict[str, Any] = {
     "target": "images",
     "method": "POST",
     "path": "generate",
@@ -129,7 +129,7 @@ class SubmitJob(Body):
     """A field that is null counts as missing."""
 
     model_config = ConfigDict(
-        json_schema_extra={"examples": [_OFFLINE, {"target": "images", "kind": "online"}]}
+        json_schema_extra={"examples": [_OFFLINE_EXAMPLE, {"target": "images", "kind": "online"}]}
     )
 
     target: Name
@@ -214,13 +214,13 @@ class JobDocument(Reply):
     """The job's state. `called`: an online job may call the target now."""
     owner: str
     """Who submitted the job: the name of the token, `service` or `operator`."""
-    class_name: Annotated[Text, Field(serialization_alias="class")]
+    class_name: Annotated[NullIfEmpty, Field(serialization_alias="class")]
     """The job's class."""
     method: str
     """The method of the call."""
     path: str
     """The path of the call."""
-    query: Text
+    query: NullIfEmpty
     """The query of the call."""
     position: Annotated[int | None, Field(ge=1, validation_alias="position")]
     """The position in the queue. 1 is next."""
@@ -230,7 +230,7 @@ class JobDocument(Reply):
     """How many times the call was started."""
     status: int | None
     """The HTTP status of the last response, even of a failed attempt."""
-    error: Text
+    error: NullIfEmpty
     """Why the job or its last attempt failed."""
     created_at: At
     """When the job was submitted."""

@@ -82,19 +82,20 @@ class TargetRegistry(Named[Target]):
         changed = sorted({name for name, _ in self._overrides.items() ^ overrides.items()})
         for name in changed:
             try:
-                self._update(name, overrides.get(name))
+                self._apply_overrides(name, overrides.get(name))
             except InputError as error:
                 log.error("target_unusable", target=name, problems=error.problems)
         self._overrides = overrides
         return changed
 
-    def _update(self, name: str, overrides: str | None) -> None:
-        """Update a target to its overrides, as JSON, or to none. Raises InputError."""
+    def _apply_overrides(self, name: str, overrides: str | None) -> None:
+        """Apply a target's overrides, as JSON (None: it has none), to its configured settings.
+        Raises InputError."""
         settings = self._configured.get(name)
         if overrides is not None:
             changes = json.loads(overrides)
             if settings and settings.changes_server(changes):
-                # The file's secret headers may be newer, and must not go to another server.
+                # The headers in the settings file are secret, and must not go to another server.
                 changes.setdefault("headers", {})
             settings = settings.with_changes(changes) if settings else read_target(changes)
         if settings is None:

@@ -37,7 +37,7 @@ log = structlog.get_logger()
 
 
 class Listener:
-    """The events that wake one worker or reconciler."""
+    """The events by which one worker or reconciler is woken."""
 
     def __init__(self, *, is_worker: bool = False) -> None:
         #: Whether the listener is a worker, which makes the calls of offline jobs.
@@ -90,7 +90,7 @@ class WakeUps:
             await publish(self._redis, message, timeout_s=self._timeout_s)
 
     async def run(self) -> None:
-        """Run until cancelled."""
+        """Wake listeners by pub/sub and by polling, until cancelled."""
         async with (
             asyncio.TaskGroup() as group,
             contextlib.aclosing(subscribe(self._redis)) as messages,

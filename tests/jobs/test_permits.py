@@ -40,7 +40,7 @@ def doubt(text: str, of: Permits | None = None) -> str:
     """Why it is not believed; "" where it is."""
     of = of or permits()
     try:
-        of.check_time(of.verify(text))
+        of.raise_if_expired(of.verify(text))
     except PermitError as error:
         return error.reason
     return ""

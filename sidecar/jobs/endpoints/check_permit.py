@@ -82,7 +82,7 @@ async def check_permit(request: web.Request) -> web.Response:
             # nginx checks a request again after an internal redirect (index, error_page), with the
             # job id of the first response. That may be long after the permit was used.
             return _respond(request, 204, "admitted", {"X-Waitroom-Job": permit.job})
-        target.permits.check_time(permit)
+        target.permits.raise_if_expired(permit)
     except PermitError as error:
         return _refuse(request, "expired" if error.reason == "expired" else "forged")
     try:

@@ -309,7 +309,7 @@ async def end_job(request: web.Request, path: JobPath) -> JobDocument:
 
 
 def _log_operator(request: web.Request, event: str, id_: str) -> None:
-    """Log a change of a job if an operator made it, and not the job's owner."""
+    """Log a change of a job if an operator made it."""
     if owner_of(request).is_operator:
         log.info(event, job=id_, by=find_logged_name(request))
 

@@ -69,9 +69,9 @@ class DoneLog:
         # Empties the socket, because the kernel may queue only ten (net.unix.max_dgram_qlen).
         with contextlib.suppress(BlockingIOError, InterruptedError):
             for _ in range(_MAX_READ_AT_ONCE):
-                self._handle(listener.recv(_MAX_REPORT_BYTES))
+                self._handle_report(listener.recv(_MAX_REPORT_BYTES))
 
-    def _handle(self, data: bytes) -> None:
+    def _handle_report(self, data: bytes) -> None:
         report = parse_report(data)
         if report is None:
             log.debug("unreadable_end", bytes=len(data))
@@ -86,14 +86,14 @@ class DoneLog:
             log.debug("unbelieved_end", target=target.name, reason=error.reason)
             return
         if len(self.ends) < MAX_WAITING:
-            self.ends.start(self._end(target, permit, status))
+            self.ends.start(self._end_call(target, permit, status))
         elif not self._has_dropped:
             self._has_dropped = True
             log.warning(
                 "ends_lost", waiting=MAX_WAITING, hint="calls end by their target's timeout"
             )
 
-    async def _end(self, target: Target, permit: Permit, status: int | None) -> None:
+    async def _end_call(self, target: Target, permit: Permit, status: int | None) -> None:
         """End a call. Retries while Redis or SQL is unavailable, because otherwise the call would
         occupy a slot until its timeout."""
         log_fields = {"target": target.name, "job": permit.job}

@@ -72,7 +72,7 @@ class QueueRebuild:
     async def restore_calls(self, target: Target, jobs: Sequence[Job]) -> set[str]:
         """Make the calls of running jobs active in Redis, from now on. Return the jobs' ids."""
         await target.store.restore([make_restored_call(job, target.settings) for job in jobs])
-        # Release the jobs that ended since they were read, because nothing else would.
+        # Release the jobs that have ended since they were read, because nothing else does.
         rows = await self._rows.find_many(job.id for job in jobs)
         ended = [(job.id, job.fence) for job in jobs if job.id not in rows or rows[job.id].is_ended]
         await target.store.drop(ended, target.settings, wake_others=True)

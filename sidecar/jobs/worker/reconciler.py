@@ -61,7 +61,7 @@ class Reconciler:
         )
 
     async def run(self) -> None:
-        """Run until cancelled."""
+        """Refresh settings, reconcile queues and clean up, until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._refresh_forever())

@@ -138,7 +138,7 @@ def _close_unless_read(response: aiohttp.ClientResponse) -> None:
     """Close the connection, unless the response was read to its end, so that the connection is back
     in the pool."""
     if response.connection is not None and response.connection.transport is not None:
-        # Aborted, because with TLS a close would wait for the target.
+        # abort(), because with TLS close() would wait for the target.
         response.connection.transport.abort()
     response.close()
 
@@ -176,13 +176,13 @@ def _exclude_from_timeout(timeout: asyncio.Timeout, sink: Sink) -> Sink:
     """Return a sink that does the same, but whose time does not count towards the timeout."""
     loop = asyncio.get_running_loop()
 
-    async def store(number: int, data: bytes) -> None:
+    async def store_chunk(number: int, data: bytes) -> None:
         left_s = (timeout.when() or 0.0) - loop.time()
         timeout.reschedule(None)
         await sink(number, data)
         timeout.reschedule(loop.time() + left_s)
 
-    return store
+    return store_chunk
 
 
 def _make_request_headers(settings: TargetSettings, job: Job) -> dict[str, str]:

@@ -189,9 +189,9 @@ class TargetWorker:
             call.task = asyncio.create_task(work)
             self._running[claim.id] = call
             self._has_calls.set()
-            call.task.add_done_callback(partial(self._remove, call))
+            call.task.add_done_callback(partial(self._forget_call, call))
 
-    def _remove(self, call: _RunningCall, _: asyncio.Task[None]) -> None:
+    def _forget_call(self, call: _RunningCall, _: asyncio.Task[None]) -> None:
         if self._running.get(call.claim.id) is call:
             del self._running[call.claim.id]
         self._listener.woken.set()
