@@ -35,7 +35,7 @@ ENDPOINTS = Endpoints("operations")
     ANYBODY,
     replies={200: (Ready, "The replica is ready.")},
     problems=(GENERAL[503],),
-    is_hand_made=True,
+    bypasses_models=True,
     is_cacheable=True,
 )
 async def is_ready(request: web.Request) -> web.Response:

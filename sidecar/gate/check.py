@@ -65,7 +65,7 @@ ENDPOINTS = Endpoints("proxy")
         403: (NO_BODY, "The room is full, closed or unknown.", CheckRefusedHeaders),
     },
     is_cacheable=True,
-    is_hand_made=True,
+    bypasses_models=True,
 )
 async def check(request: web.Request) -> web.Response:
     """Check whether a request may pass.

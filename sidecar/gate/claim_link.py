@@ -105,7 +105,7 @@ _CLAIM: dict[str, Any] = {
     "parameters": ClaimParameters,
     "other_media": {"text/html": "A page with this message, in the visitor's language."},
     "problems": (UNKNOWN_ROOM,),
-    "is_hand_made": True,
+    "bypasses_models": True,
 }
 _NOT_OPEN = {
     400: (NO_JSON, "The link is forged, incomplete or too old."),

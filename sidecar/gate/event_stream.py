@@ -100,7 +100,7 @@ ENDPOINTS = Endpoints("visitor")
     replies={200: (NO_JSON, "Server-sent events.", CookieHeader)},
     other_media={"text/event-stream": "The events `status` and `called`."},
     problems=(UNKNOWN_ROOM, GENERAL[404], GENERAL[429], GENERAL[503]),
-    is_hand_made=True,
+    bypasses_models=True,
     allow_head=False,
 )
 async def stream_events(request: web.Request) -> web.StreamResponse:

@@ -70,7 +70,7 @@ The status is the room's `queueing_status_code` if that is a refusal. With 503 a
     is_cacheable=True,
     problems=(GENERAL[404], GENERAL[429], GENERAL[503]),
     problem_members={429: Numbers, 503: Numbers},
-    is_hand_made=True,
+    bypasses_models=True,
 )
 async def gate(request: web.Request) -> web.Response:
     """Check whether a request may pass, and if not, return the response for the visitor.

@@ -45,7 +45,7 @@ PAGE: dict[str, Any] = {
     "form": PageForm,
     "other_media": {"text/html": "The waiting page."},
     "problems": (UNREADABLE, *_PROBLEMS, TOO_LARGE),
-    "is_hand_made": True,
+    "bypasses_models": True,
 }
 
 ENDPOINTS = Endpoints("visitor")
@@ -57,7 +57,7 @@ ENDPOINTS = Endpoints("visitor")
     parameters=StatusParameters,
     replies={200: _STATUS_REPLY},
     problems=_PROBLEMS,
-    is_hand_made=True,
+    bypasses_models=True,
 )
 async def get_status(request: web.Request, room: Gate | None = None) -> web.Response:
     """Get the visitor's state and position.

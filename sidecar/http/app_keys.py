@@ -1,7 +1,7 @@
-"""The application keys by which handlers find the settings, the templates and the stop flag.
+"""The keys under which aiohttp's application has the settings, the templates and the stop flag.
 
-Other keys are defined beside their classes, such as METRICS in metrics.py. The classes of the keys
-in this file are used by commands too, which would start slowly if they imported aiohttp.
+Other keys are defined beside the classes of their values, such as METRICS in metrics.py. The keys
+here are not, because commands import these classes too, and would start slowly with aiohttp.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from sidecar.kit.templates import Templates
 
 
 class SiteSettings(Protocol):
-    """The settings that handlers of all products read."""
+    """The settings that handlers of several parts read (rooms, leases, limits, jobs)."""
 
     @property
     def admin_token(self) -> str: ...
@@ -34,6 +34,6 @@ class SiteSettings(Protocol):
 #: The site's own page templates.
 TEMPLATES = web.AppKey("templates", Templates)
 SETTINGS: web.AppKey[SiteSettings] = web.AppKey("settings")
-#: A list that is empty until the replica stops. The flag has to be an object that can change,
-#: because a running application takes no new values.
+#: A flag: the list is empty until the replica stops. It is a mutable object, because the values of
+#: a running application cannot be replaced.
 STOPPING = web.AppKey("stopping", list[bool])

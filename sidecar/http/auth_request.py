@@ -1,4 +1,4 @@
-"""Helpers of the endpoints that answer nginx's auth_request."""
+"""Helpers for the endpoints that nginx's auth_request and other proxies ask about a request."""
 
 from collections.abc import Mapping
 
@@ -9,14 +9,14 @@ from sidecar.kit.names import SEPARATOR
 
 log = structlog.get_logger()
 
-#: How many different unknown names are logged at most. Each shows a mistake in a proxy's files.
+#: The most unknown names that are logged. Each comes from a mistake in a proxy's configuration.
 _MAX_LOGGED = 100
-#: The unknown names that were logged, with their kinds.
+#: The unknown names that were logged, as pairs of kind and name.
 logged_once: set[tuple[str, str]] = set()
 
 
 def original_method(headers: Mapping[str, str]) -> str:
-    """Return the method of the visitor's request, about which the proxy asks."""
+    """Return the method of the visitor's request about which the proxy asks."""
     return headers.get("X-Original-Method") or headers.get("X-Forwarded-Method") or "GET"
 
 
@@ -27,15 +27,15 @@ def is_preflight(headers: Mapping[str, str], method: str) -> bool:
 
 
 def close_if_body(request: web.Request, response: web.Response) -> web.Response:
-    """Close the connection after this response if the request has an unread body. The body would be
-    parsed as the next request."""
+    """Close the connection after this response if the request has an unread body. Otherwise the
+    body would be parsed as the next request."""
     if request.can_read_body:
         response.force_close()
     return response
 
 
 def log_unknown(name: str, kind: str) -> None:
-    """Log an unknown name once. The part after the separator is ignored: clients may choose it."""
+    """Log an unknown name once. Ignore what follows SEPARATOR, which clients can choose."""
     printable = name[:64].encode("ascii", "backslashreplace").decode()
     key = kind, printable.partition(SEPARATOR)[0]
     if key not in logged_once and len(logged_once) < _MAX_LOGGED:

@@ -1,4 +1,4 @@
-"""Reads cookies by name, and decides whether new cookies are Secure."""
+"""Reads cookies by name, and decides whether new cookies get the attribute Secure."""
 
 from collections.abc import Mapping
 
@@ -16,8 +16,8 @@ def cookie_value(header: str | None, name: str) -> str | None:
 
 
 def cookie_values(header: str | None, name: str) -> list[str]:
-    """Return the values of all cookies with this name: each path and domain may have a cookie of
-    this name. This is several times faster than parsing all cookies. Malformed ones are ignored."""
+    """Return the values of all cookies with this name, because each path and domain may have one.
+    This is several times faster than parsing all cookies. Malformed cookies are ignored."""
     if not header or name not in header:
         return []
     pairs = (pair.partition("=") for pair in header.split(";"))

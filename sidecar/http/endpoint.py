@@ -1,4 +1,4 @@
-"""Endpoints, each declared once: its route, access rules, validation and OpenAPI operation.
+"""Declares endpoints, each with its route, access rules, validation and OpenAPI operation.
 
     ENDPOINTS = Endpoints("leases", problems=(UNKNOWN_LEASE,))
 
@@ -8,13 +8,13 @@
         replies={200: "The holder has it."},
         problems=(LEASE_OVER,),
     )
-    async def renew_lease(request: web.Request, at: LeaseAddress, body: RenewLease) -> Lease:
+    async def renew_lease(request: web.Request, path: LeasePath, body: RenewLease) -> Lease:
         '''Begin the term anew.
 
-        The first paragraph is the summary, what follows is the description.
+        The first paragraph is OpenAPI's summary, and what follows is the description.
         '''
 
-A handler gets the request and the models that its annotations name. It returns a model, or a
+A handler gets the request, and instances of the models in its annotations. It returns a model, or a
 response if it sets status or headers itself. Its name, in camel case, is the operationId."""
 
 import re
@@ -33,7 +33,7 @@ from sidecar.kit.errors import InputError
 
 Handler: TypeAlias = Callable[..., Awaitable[web.StreamResponse | Reply]]
 H = TypeVar("H", bound=Handler)
-#: For each status the model (None for bytes), the meaning, and the model of the headers.
+#: By HTTP status: the model (None for bytes), the description, and the model of the headers.
 Replies: TypeAlias = Mapping[int, tuple[Any, str] | tuple[Any, str, "type[Headers]"]]
 
 
@@ -81,37 +81,37 @@ class Endpoint:
     tag: str
     #: The parameters of the path and the query.
     parameters: type[Parameters] | None = None
-    #: The models of the request's headers and of a form's fields. They only describe the endpoint.
+    #: The models of the request's headers and of a form's fields, only for the OpenAPI document.
     headers: type[Headers] | None = None
     form: type[Body] | None = None
-    #: The model of a JSON object, or any type if the handler reads the body itself.
+    #: The model of a JSON object in the body, or any type if the handler parses the body itself.
     body: Any = None
     is_body_optional: bool = False
     replies: Replies = field(default_factory=dict)
-    #: The headers that replies, and problems with status 429, may have: OpenAPI component by name.
+    #: Headers that replies, and problems with status 429, may have, with their OpenAPI components.
     reply_headers: Mapping[str, str] = field(default_factory=dict)
     #: False if all replies have Cache-Control: no-store.
     is_cacheable: bool = False
-    #: Descriptions of replies in other media types than JSON, by media type.
+    #: Descriptions of replies in media types other than JSON, by media type.
     other_media: Mapping[str, str] = field(default_factory=dict)
-    #: Problems of this endpoint, in addition to those of all endpoints.
+    #: Problems of this endpoint, in addition to those that all_problems adds.
     problems: tuple[Kind, ...] = ()
     #: The models of further members of problem documents, by status.
     problem_members: Mapping[int, Any] = field(default_factory=dict)
-    #: True if the handler reads the request and creates the response without the models, which
-    #: then only describe the endpoint.
-    is_hand_made: bool = False
+    #: True if the handler parses the request and creates the response without the models, which
+    #: are then only for the OpenAPI document.
+    bypasses_models: bool = False
     #: True if a GET endpoint also answers HEAD.
     allow_head: bool = True
     #: A function that raises UnknownNameError if the path has an unknown name. It is called before
-    #: invalid values are reported.
+    #: invalid values are reported, so that the client gets status 404.
     find: Callable[[web.Request], object] | None = None
     #: Further members of the OpenAPI operation.
-    described: Mapping[str, Any] = field(default_factory=dict)
+    openapi_members: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def canonical(self) -> str:
-        """Return the path in the form of OpenAPI."""
+        """Return the path as in OpenAPI, without the patterns of its parameters."""
         return re.sub(r"{(\w+):[^{}]*}", r"{\1}", self.path)
 
     @property
@@ -133,9 +133,9 @@ class Endpoint:
         return first, "\n\n".join(others)
 
     def all_problems(self) -> list[Kind]:
-        """Return the problems of the endpoint, of its access, and of reading the request. The
-        declaration of an open, hand-made endpoint lists all problems."""
-        if self.is_hand_made and self.access.is_open:
+        """Return the declared problems, and those of access control and of parsing the request. An
+        open endpoint that bypasses models declares all its problems."""
+        if self.bypasses_models and self.access.is_open:
             return list(self.problems)
         problems = [*self.access.problems(self.path), *self.problems]
         if self.body is not None:
@@ -147,12 +147,12 @@ class Endpoint:
         return [*problems, kinds.STORE_UNAVAILABLE]
 
     def route(self) -> web.RouteDef:
-        handler: Any = self.handler if self.is_hand_made else self.serve
+        handler: Any = self.handler if self.bypasses_models else self.serve
         options = {} if self.allow_head else {"allow_head": False}
         return web.route(self.method, self.path, handler, **options)
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        """Validate the request and call the handler. Raises InputError with every problem."""
+        """Validate the request and call the handler. Raises InputError that lists all problems."""
         models, problems = [], []
         try:
             if self.parameters is not None:
@@ -186,8 +186,9 @@ def _find_models(handler: Handler) -> dict[str, Any]:
 
 
 class Endpoints:
-    """A product's endpoints, in the order of their declaration. `problems` and `find` apply to each
-    endpoint."""
+    """The endpoints with one OpenAPI tag, such as "leases", in the order of their declaration. Each
+    gets `problems` in addition to its own, and by default `find`, its check of names in the path.
+    """
 
     def __init__(
         self,
@@ -203,14 +204,14 @@ class Endpoints:
         return iter(self._all)
 
     def declare(self, method: str, path: str, access: Access, **more: Any) -> Callable[[H], H]:
-        """Declare the decorated handler as an endpoint. `more` has further fields of Endpoint. The
-        handler's annotations are `parameters` and `body`, and the model of each reply for which
-        `replies` has only a text."""
+        """Return a decorator that declares a handler as an endpoint. `more` has further fields of
+        Endpoint. The fields `parameters` and `body` come from the handler's annotations, and so
+        does the model of each reply for which `replies` has only a description."""
         more["problems"] = (*self._problems, *more.get("problems", ()))
         more.setdefault("find", self._find)
 
         def add_endpoint(handler: H) -> H:
-            models = {} if more.get("is_hand_made") else _find_models(handler)
+            models = {} if more.get("bypasses_models") else _find_models(handler)
             returned = models.pop("return", None)
             replies = {
                 status: (returned, reply) if isinstance(reply, str) else reply

@@ -1,8 +1,8 @@
 """Answers the most frequent requests without aiohttp's routes, middlewares and writers.
 
-aiohttp reads every request. The fast path passes a request to its handler at once if the request is
-complete, has no body and a FAST target, and is the only one on its connection. aiohttp handles all
-other requests.
+aiohttp parses every request. The fast path passes a request to its handler at once if its method
+and target are in FAST, if it is complete and has no body, and if no other request of its connection
+is pending. aiohttp handles all other requests.
 """
 
 import asyncio
@@ -23,15 +23,16 @@ from sidecar.http.problems import problems
 from sidecar.http.quick_response import QuickResponse
 from sidecar.kit.library_parts import PartKind, has_part
 
-#: Handlers by method and target, such as ("GET", "/check"). A target with a query does not match.
+#: The key of the handlers of the fast path, by method and target, such as ("GET", "/check"). A
+#: target with a query does not match.
 FAST = web.AppKey("fast", dict[tuple[str, str], Handler])
 
 _EXPECT = istr("Expect")
 
 log = structlog.get_logger()
 
-#: The private parts of aiohttp that this file and quick_response.py use, and what each part is on
-#: an idle connection.
+#: The private attributes of aiohttp that this file and quick_response.py use, and the kind of value
+#: that each has on an idle connection.
 PARTS: dict[str, PartKind] = {
     "runner._kwargs": dict,
     "server._kwargs": dict,
@@ -62,8 +63,8 @@ PARTS: dict[str, PartKind] = {
 
 
 class FastRunner(web.AppRunner):
-    """A runner that calls an application's FAST handlers directly. If aiohttp lacks any of PARTS,
-    the runner logs a warning and works as aiohttp's own."""
+    """A runner whose connections have the fast path. If aiohttp lacks any of PARTS, the runner logs
+    a warning and behaves as aiohttp's own."""
 
     async def setup(self) -> None:
         self._unknown_parts = ["runner._make_server"]
@@ -99,8 +100,8 @@ class _Server(web.Server):
 
 
 class FastRequest:
-    """A request with the attributes that handlers read most. All other attributes come from
-    aiohttp's request, which is created when a handler first reads one of these."""
+    """A request with the attributes that handlers read most often. All others come from aiohttp's
+    request, which is created when a handler first reads one of them."""
 
     __slots__ = ("_full_request", "_message", "_protocol", "app", "headers", "method", "raw_path")
 
@@ -132,11 +133,11 @@ class FastRequest:
 class FastConnection(web.RequestHandler):
     """A connection of aiohttp that answers FAST requests without waking aiohttp's task.
 
-    aiohttp still reads, pauses, times out and closes. At any time either aiohttp answers (then
-    `_waiter` is None) or this class does (then `_answering` is set).
+    aiohttp still parses requests, and pauses, times out and closes the connection. While aiohttp
+    answers a request, `_waiter` is None. While this class answers one, `_answering` is set.
     """
 
-    __slots__ = ("_answering", "_app", "_fast", "_make_request", "_message_taken")
+    __slots__ = ("_answering", "_app", "_consume_message", "_fast", "_make_request")
 
     def __init__(self, manager: _Server, **options: Any) -> None:
         super().__init__(manager, **options)
@@ -144,8 +145,8 @@ class FastConnection(web.RequestHandler):
         self._app: Mapping[Any, Any] = dict(manager.app.items())
         self._fast = manager.app[FAST]
         self._make_request = manager.request_factory
-        #: Tells the parser that a message was taken. Older parsers do not count messages.
-        self._message_taken = getattr(self._parser, "message_consumed", lambda: None)
+        #: Tells the parser that a message was consumed. Older parsers do not count messages.
+        self._consume_message = getattr(self._parser, "message_consumed", lambda: None)
         self._answering: asyncio.Task[None] | None = None
 
     def data_received(self, data: bytes) -> None:
@@ -162,8 +163,8 @@ class FastConnection(web.RequestHandler):
             self._answer_next(waiter)
 
     def _answer_next(self, waiter: asyncio.Future[None]) -> None:
-        """Answer the next request if it is the only one and has a FAST handler, else wake
-        aiohttp."""
+        """Answer the next request if it is the only one and has a FAST handler. Otherwise wake
+        aiohttp's task, which waits for `waiter`."""
         message, payload = self._messages[0]
         is_only_one = len(self._messages) == 1 and payload is EMPTY_PAYLOAD
         handler = self._find_handler(message) if is_only_one else None
@@ -171,7 +172,7 @@ class FastConnection(web.RequestHandler):
             waiter.set_result(None)
             return
         self._messages.clear()
-        self._message_taken()
+        self._consume_message()
         self._request_in_progress = True
         request = FastRequest(cast("RawRequestMessage", message), self._app, self)
         self._answering = self._loop.create_task(self._answer(request, handler))
@@ -210,7 +211,7 @@ class FastConnection(web.RequestHandler):
     def _finish_answer(self) -> None:
         self._answering = None
         self._request_in_progress = False
-        if self._handler_waiter is not None:  # a shutdown waits for the end of this answer
+        if self._handler_waiter is not None:  # a shutdown waits until this request is answered
             self._handler_waiter.set_result(None)
         if self.transport is None:
             return
@@ -221,7 +222,7 @@ class FastConnection(web.RequestHandler):
             self._waiter.set_result(None)
 
     def _process_keepalive(self) -> None:
-        if self._answering is not None:  # aiohttp would close it as idle
+        if self._answering is not None:  # otherwise aiohttp would close the connection as idle
             self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
         super()._process_keepalive()
 

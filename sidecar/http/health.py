@@ -1,4 +1,4 @@
-"""The endpoints for the health and the metrics of any process."""
+"""The endpoints /healthz and /metrics, which every process has."""
 
 from typing import Any, Literal
 
@@ -15,10 +15,10 @@ class Health(Reply):
 
 
 ENDPOINTS = Endpoints("operations")
-_HAND_MADE: dict[str, Any] = {"is_hand_made": True, "is_cacheable": True}
+_OPTIONS: dict[str, Any] = {"bypasses_models": True, "is_cacheable": True}
 
 
-@ENDPOINTS.get("/healthz", ANYBODY, replies={200: (Health, "The process answers.")}, **_HAND_MADE)
+@ENDPOINTS.get("/healthz", ANYBODY, replies={200: (Health, "The process answers.")}, **_OPTIONS)
 async def is_healthy(_request: web.Request) -> web.Response:
     """Check that the process answers."""
     return web.json_response({"status": "ok"})
@@ -32,7 +32,7 @@ async def is_healthy(_request: web.Request) -> web.Response:
         "text/plain": "Prometheus' text format, 0.0.4.",
         "application/openmetrics-text": "OpenMetrics, for a client that accepts it.",
     },
-    **_HAND_MADE,
+    **_OPTIONS,
 )
 async def get_metrics(request: web.Request) -> web.StreamResponse:
     """Get the metrics, as text or OpenMetrics, and gzipped if the client accepts that."""

@@ -1,4 +1,4 @@
-"""Long polls and streams: requests that are held open while their clients are connected."""
+"""Holds requests open for long polls and event streams, while their clients are connected."""
 
 import asyncio
 import contextlib
@@ -16,10 +16,10 @@ MAX_WAIT_S = 60
 
 
 class LongPolls:
-    """The requests that this replica holds open. The functions in `work` run while any request is
-    open."""
+    """The requests that this replica holds open. The coroutine functions `work` run in the
+    background while any request is open."""
 
-    #: Seconds between two checks whether the clients are still connected.
+    #: The interval at which the connections of the clients are checked, seconds.
     check_interval_s = 0.2
 
     def __init__(self, *work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -34,8 +34,8 @@ class LongPolls:
 
     @contextlib.contextmanager
     def opened(self, request: web.Request) -> Iterator[asyncio.Event]:
-        """Count the request as open within the block. Yields an event, which is set when the client
-        disconnects or the replica stops."""
+        """Register the request as open until the block ends. Yield an event that is set when the
+        client disconnects or the replica stops."""
         ended = asyncio.Event()
         if self.is_closed:
             ended.set()
@@ -52,8 +52,8 @@ class LongPolls:
                 self._tasks = []
 
     async def hold(self, request: web.Request, seconds: float) -> float:
-        """Wait for `seconds`, or until the client disconnects or the replica stops. Return the
-        seconds that remain then."""
+        """Wait for `seconds`, or until the client disconnects or the replica stops. Return how many
+        of the seconds remain then."""
         ends_s = time.monotonic() + seconds
         with self.opened(request) as ended:
             if not is_gone(request):
@@ -61,7 +61,7 @@ class LongPolls:
         return max(0.0, ends_s - time.monotonic())
 
     def close(self) -> None:
-        """End all open requests. Requests that come later are not held open."""
+        """End all open requests. Later requests are not held open."""
         self.is_closed = True
         for ended in self._open:
             ended.set()
@@ -84,7 +84,7 @@ def is_gone(request: web.Request) -> bool:
 
 
 def read_wait(request: web.Request) -> int:
-    """Read the parameter `wait`: for how many seconds the response may be held back. Raises
+    """Return the query parameter `wait`, for how many seconds the response may be held back. Raises
     InputError."""
     text = request.query.get("wait", "0")
     if not (text.isascii() and text.isdigit() and len(text) < 4 and int(text) <= MAX_WAIT_S):

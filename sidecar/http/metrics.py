@@ -1,7 +1,7 @@
-"""The metrics registry of a process, and the metrics that every process has.
+"""The Prometheus registry of a process, and the metrics that every process has.
 
-Each product declares its metrics as a MetricSet in its metrics.py, and `Metrics.of` returns them. A
-visitor id or an address is never a label. docs/metrics.md lists all metrics.
+Rooms, leases, limits and so on each declare their metrics as a MetricSet in their metrics.py. A
+visitor id or an IP address is never a label. docs/metrics.md lists all metrics.
 """
 
 import functools
@@ -29,19 +29,20 @@ from sidecar.storage.redis.eviction import SAFE, UNSEEN
 from sidecar.storage.redis.scripts import Observer
 
 #: Buckets for the durations of calls of Redis scripts, seconds.
-_CALLS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1)
+_CALL_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1)
 #: Buckets for durations from 10 ms to half an hour, seconds.
 PACES_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 
-# Leave out the time at which each counter was created. No alert uses these times, which would
-# double the output.
+# Omit the creation time of each counter. No alert uses these times, and they would double the
+# output.
 disable_created_metrics()  # type: ignore[no-untyped-call] # the library has no types
 
-#: The values of waitroom_store_evicts, by policy. All other policies evict keys, and have 1.
+#: The values of the metric waitroom_store_evicts, by eviction policy. For all other policies, under
+#: which Redis evicts keys, the value is 1.
 _EVICTS = {SAFE: 0, UNSEEN: math.nan}
 
-#: The end of the help text of metrics that every replica reads from Redis. The site's value of such
-#: a metric is the maximum over the replicas. For all other metrics the site's value is the sum.
+#: The end of the help text of metrics that every replica reads from Redis. To aggregate such a
+#: metric over the replicas, take the maximum; for all other metrics, take the sum.
 SHARED = " The same on all replicas."
 
 AnyMetric = TypeVar("AnyMetric", Counter, Gauge, Histogram)
@@ -52,7 +53,7 @@ class _Declaration(Generic[AnyMetric]):
     """A metric that is declared in a class body. Each instance of the class has its own metric."""
 
     def __init__(self, create: Callable[..., AnyMetric]) -> None:
-        """`create` returns the metric, given its registry."""
+        """Store `create`, which returns a metric for the registry that it is called with."""
         self.create: Callable[..., AnyMetric] = create
 
     def __get__(self, instance: object, owner: type | None = None) -> AnyMetric:
@@ -74,7 +75,7 @@ def histogram(
 
 
 class MetricSet:
-    """The metrics of one product in one process."""
+    """The metrics of one part of Waitroom, such as rooms or jobs, in one process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
@@ -92,10 +93,10 @@ AnyMetricSet = TypeVar("AnyMetricSet", bound=MetricSet)
 
 
 class Requests(Collector):
-    """A counter of requests that takes a tenth of the time of the library's counter."""
+    """A counter of requests that takes a tenth of the time of prometheus_client's counter."""
 
     def __init__(self) -> None:
-        #: The number of requests, by the name of the room or limit, the endpoint and the state.
+        #: The numbers of requests, by name (of the room or limit), endpoint and state.
         self.counts: dict[tuple[str, str, str], int] = {}
 
     def count(self, name: str, endpoint: str, state: str) -> None:
@@ -117,7 +118,7 @@ class Requests(Collector):
 
 
 class Metrics(MetricSet):
-    """The metrics of every process, and the registry with the products' sets."""
+    """The metrics of every process, and the registry, which also has other MetricSets."""
 
     build = gauge("waitroom_build_info", "Always 1. The label is the version.", "version")
     batch_size = histogram(
@@ -130,7 +131,7 @@ class Metrics(MetricSet):
         "waitroom_batch_seconds",
         "Duration of one call of a Redis script, round trip included.",
         "verb",
-        buckets=_CALLS_S,
+        buckets=_CALL_BUCKETS_S,
     )
     store_errors = counter(
         "waitroom_store_errors",
@@ -145,8 +146,8 @@ class Metrics(MetricSet):
         "where this cannot be seen.",
     )
 
-    def __init__(self, *products: type[MetricSet]) -> None:
-        """Create the metrics of all processes and of `products`."""
+    def __init__(self, *set_types: type[MetricSet]) -> None:
+        """Create the metrics that every process has, and those of each of `set_types`."""
         self.registry = CollectorRegistry()
         super().__init__(self.registry)
         #: Serves the metrics in the format and encoding that a request accepts.
@@ -162,14 +163,14 @@ class Metrics(MetricSet):
             lambda verb: (self.batch_size.labels(verb), self.batch_seconds.labels(verb))
         )
         self._sets: dict[type[MetricSet], MetricSet] = {}
-        for product in products:
-            self.of(product)
+        for set_type in set_types:
+            self.of(set_type)
 
-    def of(self, product: type[AnyMetricSet]) -> AnyMetricSet:
-        """Return the metrics of a product."""
-        if product not in self._sets:
-            self._sets[product] = product(self.registry)
-        return cast("AnyMetricSet", self._sets[product])
+    def of(self, set_type: type[AnyMetricSet]) -> AnyMetricSet:
+        """Return the metrics of a MetricSet's class, and create them at the first call."""
+        if set_type not in self._sets:
+            self._sets[set_type] = set_type(self.registry)
+        return cast("AnyMetricSet", self._sets[set_type])
 
     def set_eviction(self, policy: str) -> None:
         self.eviction = policy
@@ -177,7 +178,7 @@ class Metrics(MetricSet):
 
     @property
     def observer(self) -> Observer:
-        """Return the callbacks by which RedisScripts reports to these metrics."""
+        """Return the callbacks with which RedisScripts updates these metrics."""
         return Observer(batch=self.observe_batch, error=self.count_store_error)
 
     def observe_batch(self, _name: str, verb: str, size: int, seconds: float) -> None:
@@ -189,6 +190,7 @@ class Metrics(MetricSet):
         self.store_errors.labels(name, script).inc()
 
     def text(self) -> bytes:
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self.registry)
 
 

@@ -1,6 +1,6 @@
-"""Base classes and field types of the models in the products' schemas.py.
+"""Base classes and field types for the models of requests and replies in schemas.py files.
 
-A string below a field is its description.
+A string below a field is its description in the OpenAPI document.
 """
 
 import json
@@ -28,16 +28,16 @@ from sidecar.kit.did_you_mean import did_you_mean, union_members
 from sidecar.kit.errors import InputError
 from sidecar.kit.names import NAME
 
-#: How many characters of a name or value an error message repeats at most.
+#: The most characters of a name or value that an error message repeats.
 _MAX_SHOWN = 40
 _DIGITS = re.compile("[0-9]+")
-#: The largest whole number that every JSON reader keeps exactly.
+#: The largest whole number that every JSON parser represents exactly.
 MAX_NUMBER = 2**53
 
 
 class Parameters(BaseModel):
     """Parameters of the path and the query. Unknown parameters are ignored. If a parameter comes
-    several times, its first value counts."""
+    several times, its first value is used."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
@@ -92,14 +92,15 @@ class Reply(BaseModel):
         )
 
 
-#: Values in place of a Reply, for a response without a body, or with one of `other_media`.
+#: Values in place of a Reply's class in `replies` of Endpoint: for a response without a body, and
+#: for one that has only the media types in `other_media`.
 NO_BODY, NO_JSON = object(), object()
 #: A member of a Reply that is left out if it is None.
 optional = Field(exclude_if=lambda value: value is None)
 
 
 def wanted(text: str) -> WrapValidator:
-    """Return a validator that replaces pydantic's message with `text`, such as "a list"."""
+    """Return a validator that replaces pydantic's error message with `text`, such as "a list"."""
 
     def check(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
         try:
@@ -111,7 +112,7 @@ def wanted(text: str) -> WrapValidator:
 
 
 def matching(pattern: re.Pattern[str] | str, text: str) -> tuple[Any, ...]:
-    """Return the annotations of a string that must match a pattern. Errors ask for `text`."""
+    """Return the annotations of a string that must match a pattern. The error message is `text`."""
     source = pattern if isinstance(pattern, str) else pattern.pattern
     # JSON Schema has no \Z.
     return Field(pattern="^" + source.replace(r"\Z", "") + "$"), wanted(text)
@@ -121,7 +122,7 @@ def _whole_float_to_int(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-#: A name in the configuration. The handler checks whether the name exists.
+#: The name of a configured object. The handler checks whether there is one of this name.
 Name = Annotated[str, Field(json_schema_extra={"pattern": "^" + NAME.pattern.replace(r"\Z", "$")})]
 #: A whole number in JSON; 1.0 is accepted too.
 Whole = Annotated[int, BeforeValidator(_whole_float_to_int)]
@@ -166,16 +167,16 @@ class OffsetPage(PageParameters):
 
 
 def read(model: type[BaseModel], values: Any, *, from_text: bool = False) -> Any:
-    """Validate a request's values and return the model. With `from_text` all values are
-    strings, as in a query. Raises InputError with a line for each problem."""
+    """Validate the values of a request, and return an instance of the model. With `from_text` all
+    values are strings, as in a query. Raises InputError, which has a line for each problem."""
     try:
         return model.model_validate_strings(values) if from_text else model.model_validate(values)
     except ValidationError as error:
         where = ", in the query" if from_text else ""
-        raise InputError(_problems(error, model, where)) from None
+        raise InputError(_list_problems(error, model, where)) from None
 
 
-def _problems(error: ValidationError, model: type[BaseModel], where: str) -> list[str]:
+def _list_problems(error: ValidationError, model: type[BaseModel], where: str) -> list[str]:
     """Return one line for each problem: unknown members first, the others in the model's order."""
     unknown, others = [], []
     for problem in error.errors(include_url=False):
@@ -193,7 +194,7 @@ def _problems(error: ValidationError, model: type[BaseModel], where: str) -> lis
 def _describe_problem(problem: Any, model: type[BaseModel]) -> str:
     text = problem["msg"].removeprefix("Value error, ")
     if problem["type"] not in {"wanted", "value_error"} and len(problem["loc"]) == 1:
-        text = _describe(_properties(model).get(problem["loc"][0], {})) or text
+        text = _describe_schema(_property_schemas(model).get(problem["loc"][0], {})) or text
     value = problem["input"]
     if isinstance(value, str):
         return f"{text} (got {value[:_MAX_SHOWN]!r})"
@@ -201,18 +202,18 @@ def _describe_problem(problem: Any, model: type[BaseModel]) -> str:
 
 
 @cache
-def _properties(model: type[BaseModel]) -> dict[str, Any]:
+def _property_schemas(model: type[BaseModel]) -> dict[str, Any]:
     return dict(model.model_json_schema(schema_generator=Schema).get("properties", {}))
 
 
-def _describe(schema: dict[str, Any]) -> str:
-    """Describe what a field accepts, such as "a whole number from 1". Return "" if the schema is of
+def _describe_schema(schema: dict[str, Any]) -> str:
+    """Describe what a field accepts, such as "a whole number from 1". Return "" if the schema has
     an unknown form."""
     if "enum" in schema:
         return " or ".join(str(value) for value in schema["enum"])
     if "anyOf" in schema:
-        options = [_describe(option) for option in schema["anyOf"] if option != {"type": "null"}]
-        return " or ".join(options) if all(options) else ""
+        texts = [_describe_schema(opt) for opt in schema["anyOf"] if opt != {"type": "null"}]
+        return " or ".join(texts) if all(texts) else ""
     kinds = {
         "integer": "a whole number",
         "number": "a number",
@@ -243,7 +244,7 @@ async def read_object(request: web.Request) -> dict[str, Any]:
 
 
 class Schema(GenerateJsonSchema):
-    """A generator of JSON Schema that leaves out pydantic's titles, and the defaults of replies."""
+    """A generator of JSON Schema that omits pydantic's titles, and the defaults of replies."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
         return False
@@ -256,7 +257,7 @@ class Schema(GenerateJsonSchema):
 
     def generate_inner(self, schema: Any) -> JsonSchemaValue:
         json_schema = super().generate_inner(schema)
-        # pydantic does not translate the bounds of a field with a function validator.
+        # pydantic leaves the bounds of a field with a function validator under its own names.
         for name, bound in (("ge", "minimum"), ("le", "maximum")):
             if name in json_schema:
                 json_schema[bound] = json_schema.pop(name)

@@ -1,5 +1,5 @@
-"""The kinds of problem documents that all products use. The schemas.py of each product has the
-kinds of that product."""
+"""The kinds of problem documents (RFC 9457) that several parts of Waitroom use. Other kinds are in
+the schemas.py of rooms, leases, limits, jobs and so on."""
 
 from dataclasses import dataclass
 
@@ -12,8 +12,9 @@ class Kind:
     code: str
     status: int
     title: str
-    #: When the problem occurs (docs/problems.md, OpenAPI), and what to do (docs/problems.md).
+    #: When the problem occurs, for docs/problems.md and the OpenAPI document.
     meaning: str
+    #: What to do about it, for docs/problems.md.
     remedy: str = ""
 
 
@@ -153,7 +154,7 @@ DATABASE_UNAVAILABLE = Kind(
 )
 _TRY_AGAIN = "Try again after `Retry-After`."
 _NO_EXPECT = "Leave the `Expect` header out."
-#: The code, status, meaning and remedy of each kind whose title depends on the problem.
+#: The code, status, meaning and remedy of the kinds that have no fixed title.
 _UNTITLED = (
     ("bad_request", 400, "The request cannot be read.", "Send what the API describes."),
     ("unauthorized", 401, "Nobody is logged in.", "Log in at `/dashboard`, or send a token."),
@@ -163,7 +164,7 @@ _UNTITLED = (
     ("too_many_requests", 429, "Too many requests came. `title` says which.", _TRY_AGAIN),
     ("unavailable", 503, "The replica cannot answer at the moment. `title` says why.", _TRY_AGAIN),
 )
-#: The kinds of the problems that are reported by an HTTP status alone, by status.
+#: By HTTP status: the kinds of problems for which only the status is given.
 GENERAL = {
     kind.status: kind
     for kind in (
@@ -173,8 +174,8 @@ GENERAL = {
 }
 
 
-def unknown(name: str) -> Kind:
-    """Return the kind of problem for an unknown room, limit or other configured object."""
-    meaning = f"No {name} of that name is configured."
+def unknown(noun: str) -> Kind:
+    """Return the kind of problem for an unknown name of a "room", "limit" or other object."""
+    meaning = f"No {noun} of that name is configured."
     remedy = "Check the name. After a change of the settings file, restart the replicas."
-    return Kind(f"unknown_{name}", 404, f"Unknown {name}", meaning, remedy)
+    return Kind(f"unknown_{noun}", 404, f"Unknown {noun}", meaning, remedy)

@@ -1,4 +1,4 @@
-"""Converts errors to problem documents (RFC 9457)."""
+"""Creates problem documents (RFC 9457), and converts exceptions to them."""
 
 import json
 import logging
@@ -27,8 +27,8 @@ log = structlog.get_logger()
 
 
 class _UnreadableRequests(logging.Filter):
-    """A filter that replaces aiohttp's traceback about a request that is not valid HTTP with a
-    debug line. A control character in a header is enough to make a request invalid."""
+    """A logging filter that replaces aiohttp's traceback for a request that is not valid HTTP with
+    a debug line. A control character in a header is enough to make a request invalid."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
@@ -42,10 +42,10 @@ logging.getLogger("aiohttp.server").addFilter(_UnreadableRequests())
 
 
 def problem(kind: Kind | int, title: str = "", **members: Any) -> web.Response:
-    """Return a problem document as a response, with `members` such as `detail` and `errors`.
+    """Return a response with a problem document, which has `members` such as `detail` and `errors`.
 
-    `kind` may also be an HTTP status. `retry_after`, in seconds, becomes the header Retry-After and
-    the member `retry_after_seconds`."""
+    `kind` may also be an HTTP status. The member `retry_after`, in seconds, becomes the header
+    Retry-After and the member `retry_after_seconds`."""
     retry_s = members.pop("retry_after", None)
     if isinstance(kind, int):
         kind = kinds.GENERAL.get(kind) or Kind("other", kind, title, "")
@@ -93,7 +93,7 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     except web.RequestPayloadError:
         return problem(kinds.UNREADABLE, detail="It is not of its Content-Encoding.")
     except (UnknownNameError, InputError, DatabaseError, StoreError) as error:
-        return _explain(request, error)
+        return _convert_error(request, error)
     except Exception:
         log.exception("unexpected", path=request.rel_url.raw_path)
         return problem(kinds.INTERNAL_ERROR, detail="It was logged.")
@@ -104,7 +104,7 @@ _JOBS_KEPT = "Jobs that were taken are kept. "
 
 
 def _describe_outage(request: web.Request) -> str:
-    """Return a sentence about the data that an outage of Redis leaves intact, or ""."""
+    """Return a sentence that tells the client what an outage of Redis means for its data, or ""."""
     if (request.method, request.path) == ("POST", "/v1/jobs"):
         return "The job was not taken. "
     if request.path.startswith(("/v1/jobs", "/v1/targets")):
@@ -113,7 +113,7 @@ def _describe_outage(request: web.Request) -> str:
     return "" if request.path.startswith("/v1/") else "Places are kept. "
 
 
-def _explain(request: web.Request, error: SidecarError) -> web.Response:
+def _convert_error(request: web.Request, error: SidecarError) -> web.Response:
     path, is_change = request.rel_url.raw_path, request.method not in {"GET", "HEAD"}
     match error:
         case UnknownNameError():

@@ -1,7 +1,7 @@
-"""Responses that are sent with one write.
+"""A response that is sent with one write.
 
-aiohttp makes a dozen calls to prepare, write and end a response, which take a seventh of the time
-of a poll.
+aiohttp makes a dozen calls to prepare, write and end a response. They take a seventh of the time in
+which a poll is answered.
 """
 
 import re
@@ -16,22 +16,22 @@ from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import SERVER_SOFTWARE
 
-_FIRST_LINES = {each.value: f"HTTP/1.1 {each.value} {each.phrase}\r\n" for each in HTTPStatus}
+_STATUS_LINES = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n" for s in HTTPStatus}
 #: Statuses without a body and without a Content-Length.
 _WITHOUT_BODY = {100, 101, 102, 103, 204, 304}
-#: Control characters, with which a value could begin another header.
+#: Control characters, which could begin another header within a value.
 _FORBIDDEN_CHARACTERS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class QuickResponse(web.Response):
-    """A response that is written to the connection directly. aiohttp writes the response for HEAD,
-    for other versions of HTTP, and if the connection is closing or the client reads slowly."""
+    """A response that is written to the connection directly. For HEAD, for versions of HTTP other
+    than 1.1, and if the connection is closing or the client reads slowly, aiohttp writes it."""
 
     #: False if aiohttp lacks the parts that a direct write needs (PARTS in fast_path.py).
     is_direct: ClassVar[bool] = True
 
     def __init__(self, *, status: int = 200, headers: Mapping[str, str], body: bytes = b"") -> None:
-        """Store the parts. `prepare` calls aiohttp's constructor, which is slow, only if needed."""
+        """Store the parts. aiohttp's constructor is slow, so `prepare` calls it only if needed."""
         self._parts = status, headers, body
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
@@ -60,13 +60,13 @@ class QuickResponse(web.Response):
         status, headers, body = self._parts
         lines = [f"{name}: {value}" for name, value in headers.items()]
         text = "".join(lines)
-        # isprintable is the faster check.
+        # isprintable is faster, and enough for most headers.
         if not text.isprintable() and _FORBIDDEN_CHARACTERS.search(text):
             raise ValueError("a header with a control character")
         lines.append(_last_lines(int(time.time())))
         if status in _WITHOUT_BODY:
-            return (_FIRST_LINES[status] + "\r\n".join(lines)).encode()
-        first = f"{_FIRST_LINES[status]}Content-Length: {len(body)}\r\n"
+            return (_STATUS_LINES[status] + "\r\n".join(lines)).encode()
+        first = f"{_STATUS_LINES[status]}Content-Length: {len(body)}\r\n"
         return (first + "\r\n".join(lines)).encode() + body
 
 

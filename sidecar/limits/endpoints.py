@@ -59,7 +59,7 @@ async def list_limits(request: web.Request) -> schemas.LimitRules:
     reply_headers=_RATE_HEADERS,
     problems=(schemas.UNKNOWN_LIMIT, schemas.OVER_LIMIT),
     problem_members={429: schemas.LimitDecision},
-    is_hand_made=True,
+    bypasses_models=True,
 )
 async def acquire_limit(request: web.Request) -> web.Response:
     """Ask whether a call, or each call of a list, may proceed.
@@ -138,7 +138,7 @@ def _release_unless_retried(limit: Limit, call: Call, decision: Decision) -> Non
     reply_headers=_RATE_HEADERS,
     problems=(schemas.UNKNOWN_LIMIT,),
     # The query parameters have the names of the fields in the limit's key.
-    is_hand_made=True,
+    bypasses_models=True,
 )
 async def look_at_limit(request: web.Request) -> web.Response:
     """Show how a limit would decide on a call now.

@@ -47,7 +47,7 @@ ENDPOINTS = Endpoints("proxy")
         ),
     },
     is_cacheable=True,
-    is_hand_made=True,
+    bypasses_models=True,
 )
 async def check_limit(request: web.Request) -> web.Response:
     """Check a request against a rate limit, for nginx.

@@ -49,5 +49,5 @@ def test_what_is_declared_goes_before():
 @pytest.mark.parametrize("handler", [buy, download])
 def test_a_handler_that_reads_and_writes_by_itself_says_all(handler):
     """Its annotations are its own matter."""
-    endpoint = declared(handler, is_hand_made=True, replies={200: (Receipt, "Sold.")})
+    endpoint = declared(handler, bypasses_models=True, replies={200: (Receipt, "Sold.")})
     assert (endpoint.parameters, endpoint.body) == (None, None)

@@ -193,7 +193,7 @@ ENDPOINTS = Endpoints("operations")
     "/openapi.json",
     ANYBODY,
     replies={200: (OpenapiDocument, "OpenAPI 3.1.", Cacheable)},
-    is_hand_made=True,
+    bypasses_models=True,
     is_cacheable=True,
 )
 async def get_openapi(_request: web.Request) -> web.Response:

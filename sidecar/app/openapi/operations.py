@@ -104,7 +104,7 @@ def describe_paths(endpoints: Sequence[Endpoint], servers: Mapping[str, Json]) -
             **_describe_body(endpoint, by_model),
             "responses": _describe_responses(endpoint, by_model, schemas),
             "security": _describe_security(endpoint),
-            **endpoint.described,
+            **endpoint.openapi_members,
         }
     return paths, schemas
 

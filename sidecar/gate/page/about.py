@@ -51,7 +51,7 @@ _SHARED: dict[str, Any] = {
     "parameters": RoomAddress,
     "problems": (UNKNOWN_ROOM,),
     "is_cacheable": True,
-    "is_hand_made": True,
+    "bypasses_models": True,
 }
 
 

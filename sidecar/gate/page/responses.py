@@ -39,7 +39,7 @@ ENDPOINTS = Endpoints("proxy")
     other_media={"text/html": "The waiting page."},
     problems=(GENERAL[400], GENERAL[404]),
     is_cacheable=True,
-    is_hand_made=True,
+    bypasses_models=True,
 )
 async def get_page(request: web.Request) -> web.Response:
     """Get the waiting page for a verdict.

@@ -15,7 +15,7 @@ from sidecar.http.auth.rights import Role
 from sidecar.kit.addresses import parse_ip
 
 Network: TypeAlias = IPv4Network | IPv6Network
-#: The name of the source of all connections through a unix socket.
+#: The value in ProxySignIn.sources for all connections through a unix socket.
 UNIX = "unix"
 
 
@@ -30,23 +30,23 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class ProxySignIn:
-    """The header in which the proxy names the operator that the proxy has signed in."""
+    """How a proxy tells which operator it has signed in: by a header with the operator's name."""
 
     header: str = ""
-    #: The networks from which the header is trusted; may include UNIX.
+    #: The networks from which the header is trusted. They may include UNIX.
     sources: frozenset[Network | str] = frozenset()
     #: The role of an operator without an account, or None if such an operator is refused.
     role: Role | None = None
 
     def find_name(self, headers: CIMultiDictProxy[str], peer: str | None) -> str | None:
         """Return the operator's name, "" if the header is empty or comes several times, or None if
-        the header is absent or not trusted."""
-        if not self.header or self.header not in headers or not self._is_source(peer):
+        the header is absent or not trusted. `peer` is the IP address of the connection."""
+        if not self.header or self.header not in headers or not self._is_trusted(peer):
             return None
         names = headers.getall(self.header)
         return names[0] if len(names) == 1 else ""
 
-    def _is_source(self, peer: str | None) -> bool:
+    def _is_trusted(self, peer: str | None) -> bool:
         if not peer:
             return UNIX in self.sources
         address = parse_ip(peer)
@@ -61,7 +61,7 @@ class Accounts:
 
     named: Mapping[str, Account] = field(default_factory=dict)
     proxy: ProxySignIn = field(default_factory=ProxySignIn)
-    #: Allows one check of a password at a time, because a check takes 64 MiB.
+    #: Allows one password check at a time, because each takes 64 MiB of memory.
     _check_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __bool__(self) -> bool:
@@ -71,12 +71,12 @@ class Accounts:
         """Return an operator's role, or None if the operator has none."""
         if account := self.named.get(name):
             return account.role
-        # If there is an account anna, the name Anna gets no role: it may mean the same operator.
+        # If there is an account anna, the name Anna gets no role: it may be the same operator.
         return self.proxy.role if self.proxy.header and not self.is_taken(name) else None
 
     def digest(self, name: str) -> str | None:
         """Return a digest of an operator's role and password, or None if the operator has no role.
-        A new role or password makes cookies with the old digest invalid."""
+        Cookies contain the digest, so a new role or password makes them invalid."""
         account, role = self.named.get(name), self.find_role(name)
         if role is None:
             return None
@@ -84,16 +84,16 @@ class Accounts:
         return hashlib.sha256(secret.encode()).hexdigest()[:32]
 
     def is_taken(self, name: str) -> bool:
-        """Return True if an account has this name, in any case and character width."""
+        """Return True if an account has this name, ignoring case and the width of characters."""
         return _fold(name) in map(_fold, self.named)
 
     async def is_password(self, name: str, password: str, is_refused: Callable[[], bool]) -> bool:
-        """Check an operator's password. The check of an unknown name uses another account's hash,
-        so that it takes as long. `is_refused` is called when the lock is free: once an address is
-        refused, the waiting checks of that address end at once."""
+        """Return True if the password is right. An unknown name is checked against the hash of some
+        account, so that the check takes as long. `is_refused` is called when this check gets the
+        lock: if the client's IP address is refused by then, return False without a check."""
         account = self.named.get(name)
         password_hash = account.password if account else ""
-        others = (each.password for each in self.named.values() if each.password)
+        others = (other.password for other in self.named.values() if other.password)
         async with self._check_lock:
             if is_refused():
                 return False

@@ -1,4 +1,4 @@
-"""The dashboard's sessions that operators have logged out of, shared by all replicas."""
+"""Stores which sessions of the dashboard have ended by a log-out, for all replicas."""
 
 import time
 from collections.abc import Callable
@@ -7,15 +7,16 @@ from typing import Any
 from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import driver_errors, text
 
-#: The Redis key of the ended sessions: a zset, session id -> when the session would have expired,
-#: unix seconds. `name:ann` stands for all sessions of Ann that expire by then. The key expires.
+#: The Redis key of the ended sessions, a sorted set. The members are session ids. The scores are
+#: the unix times when the sessions would have expired. The member `name:ann` stands for all
+#: sessions of Ann that expire by that time. The key itself expires too.
 ENDED_SESSIONS = "waitroom:dashboard:ended"
-#: How long an expired session is still kept, seconds, because the clocks of replicas may be late.
+#: How long an expired session stays there, seconds, because the clocks of replicas may be behind.
 LATE_S = 3600
 
 
 class EndedSessions:
-    """The ended sessions that a replica knows. share() adds those of other replicas."""
+    """The ended sessions that a replica knows. share() adds those that other replicas know."""
 
     def __init__(
         self,
@@ -38,18 +39,18 @@ class EndedSessions:
         """Add a session that would expire at `ends_s`. Other replicas learn of it by share()."""
         self._ended[session] = ends_s
 
-    def ended_s(self, session: str) -> int:
+    def would_end_s(self, session: str) -> int:
         """Return when an ended session would have expired, unix seconds, or 0 if the session has
         not ended."""
         return self._ended.get(session, 0)
 
     def is_unsure(self, began_s: int) -> bool:
-        """Return True if a session from that time may have ended before this replica started."""
+        """Return True if it is not known yet whether a session that began then has ended."""
         return began_s < int(self._unsure_before_s)
 
     async def share(self) -> None:
-        """Exchange ended sessions with the other replicas. Raises StoreError; the next call then
-        writes the sessions that this call has not written."""
+        """Exchange ended sessions with the other replicas. Raises StoreError; then the next call
+        writes what this call has not written."""
         if self._redis is not None:
             shared = await self._exchange()
             self._ended |= shared
@@ -58,8 +59,8 @@ class EndedSessions:
         self._ended = {s: ends_s for s, ends_s in self._ended.items() if ends_s > now_s}
 
     async def _exchange(self) -> dict[str, int]:
-        """Add ended sessions to those in Redis, and return all of them. If Redis and this replica
-        have different times for a session, return the later time."""
+        """Add the ended sessions of this replica to those in Redis, and return all of them. If both
+        have a time for a session, the later one counts."""
         oldest_s = int(self._now_s()) - LATE_S
         async with driver_errors("ended sessions", self._timeout_s):
             rows = await self._redis.zrangebyscore(
@@ -72,9 +73,9 @@ class EndedSessions:
                 if ends_s > stored.get(session, 0) and ends_s >= oldest_s
             }
             if missing:
-                # With gt the later one of two replicas' times wins, whichever is written first.
+                # Because of `gt` a later time is never replaced with an earlier one.
                 await self._redis.zadd(ENDED_SESSIONS, missing, gt=True)
                 last_s = max((stored | missing).values()) + LATE_S
                 await self._redis.expireat(ENDED_SESSIONS, last_s)
                 await self._redis.zremrangebyscore(ENDED_SESSIONS, "-inf", oldest_s)
-        return {s: max(ends_s, self.ended_s(s)) for s, ends_s in (stored | missing).items()}
+        return {s: max(ends_s, self.would_end_s(s)) for s, ends_s in (stored | missing).items()}

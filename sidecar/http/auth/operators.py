@@ -1,8 +1,9 @@
-"""Operators' sessions at the dashboard: signed cookies. Only ended sessions are stored.
+"""Begins, checks and ends operators' sessions at the dashboard. A session is a signed cookie. Only
+ended sessions are stored.
 
-The cookie of an admin token's session is signed with a salt that contains a digest of the token, so
-a new token ends the session. The cookie of an account's session contains a digest of role and
-password. Keys are listed oldest to newest: the last signs, all verify."""
+After a log-in with the admin token, the cookie is signed with a salt that contains a digest of the
+token, so a new token ends the session. After a log-in with an account, the cookie contains a digest
+of the account's role and password."""
 
 import hashlib
 import hmac
@@ -25,13 +26,13 @@ from sidecar.kit.signing import StrictSigner
 COOKIE = "waitroom-desk"
 #: The lifetime of a session, seconds.
 LIFETIME_S = 12 * 3600
-#: How long a stream of events stays open after the proxy signed its operator in, seconds.
+#: How long an event stream stays open for an operator whom the proxy has signed in, seconds.
 PROXY_LIFETIME_S = 300
 #: The lifetime of a link to a wall display, seconds.
 WALL_LIFETIME_S = 30 * 86_400
 #: The longest name of an operator, in characters.
 NAME_LENGTH = 64
-#: The longest cookie or link that is checked, in characters. Waitroom signs no longer ones.
+#: The longest cookie or link that is checked, in characters. All that Waitroom signs are shorter.
 MAX_LENGTH = 2048
 
 
@@ -50,7 +51,8 @@ class Operator:
 
 
 class Operators:
-    """The operators' sessions. `keys` and `token` are the settings secret_keys and admin_token."""
+    """The operators' sessions. `keys` is the setting secret_keys, from the oldest to the newest:
+    the newest signs, and all verify. `token` is the setting admin_token."""
 
     def __init__(
         self,
@@ -98,20 +100,21 @@ class Operators:
         )
 
     def log_in(self, name: str) -> str:
-        """Return the cookie of a new session by the admin token."""
+        """Return the cookie of a new session after a log-in with the admin token."""
         return _text(self._cookies.dumps([name, _new_session(), self._end_s(name)]))
 
     def log_in_by_password(self, name: str) -> str:
-        """Return the cookie of a new session by a password."""
+        """Return the cookie of a new session after a log-in with an account's password."""
         fields = [name, _new_session(), self._end_s(name), self.accounts.digest(name)]
         return _text(self._named_cookies.dumps(fields))
 
     def _end_s(self, name: str) -> int:
-        """Return when a new session expires: later than those ended by log_out_everywhere."""
-        return max(int(self._now_s()) + LIFETIME_S, self._account_ended_s(name) + 1)
+        """Return when a new session expires, later than all that log_out_everywhere has ended."""
+        return max(int(self._now_s()) + LIFETIME_S, self._last_ended_s(name) + 1)
 
-    def _account_ended_s(self, name: str) -> int:
-        return self._ended.ended_s(_account_key(name))
+    def _last_ended_s(self, name: str) -> int:
+        """Return the time up to whose expiry all sessions of an account have ended, or 0."""
+        return self._ended.would_end_s(_account_key(name))
 
     def log_out(self, operator: Operator) -> None:
         """End a session: on this replica at once, on the other replicas after share()."""
@@ -119,12 +122,12 @@ class Operators:
 
     def log_out_everywhere(self, name: str) -> None:
         """End all sessions of an account, in every browser; on other replicas after share()."""
-        # No session that was started after an earlier call expires later than _end_s.
+        # No existing session expires later than a new one would.
         self._ended.add(_account_key(name), self._end_s(name))
 
     async def share(self) -> None:
-        """Exchange ended sessions with the other replicas. Raises StoreError; the next call then
-        writes the sessions that this call has not written."""
+        """Exchange ended sessions with the other replicas. Raises StoreError; then the next call
+        writes what this call has not written."""
         await self._ended.share()
 
     def read(self, cookie: str | None) -> Operator | None:
@@ -160,17 +163,14 @@ class Operators:
         if operator.by == "proxy":
             return False
         return (
-            self._ended.ended_s(operator.session) > 0
+            self._ended.would_end_s(operator.session) > 0
             or self._ended.is_unsure(operator.ends_s - LIFETIME_S)
-            or (
-                operator.by == "password"
-                and operator.ends_s <= self._account_ended_s(operator.name)
-            )
+            or (operator.by == "password" and operator.ends_s <= self._last_ended_s(operator.name))
         )
 
     def sign_wall(self, room: str, operator: Operator) -> str:
-        """Return the signed part of the URL of a room's wall display. A new admin token makes the
-        URL invalid. If an account made the URL, a new role or password of that account does."""
+        """Return the signed part of the URL of a room's wall display. The URL becomes invalid with
+        a new admin token, or if an account made it, with a new role or password of the account."""
         ends_s = int(self._now_s()) + WALL_LIFETIME_S
         if operator.by == "token":
             return _text(self._walls.dumps([room, ends_s]))
@@ -178,7 +178,7 @@ class Operators:
         return _text(self._named_walls.dumps([room, ends_s, name, self.accounts.digest(name)]))
 
     def read_wall(self, link: str) -> str | None:
-        """Return the room that a wall link shows, or None if the link is forged or expired."""
+        """Return the room of a wall display's link, or None if the link is forged or expired."""
         room: str
         if fields := _read_fields(self._named_walls, link, str, int, str, str):
             room, ends_s, name, digest = fields
@@ -190,7 +190,7 @@ class Operators:
         return room if is_valid and ends_s > self._now_s() else None
 
     def csrf(self, operator: Operator) -> str:
-        """Return the CSRF token, which the page sends with every change."""
+        """Return the CSRF token of a session, which the dashboard sends with every change."""
         return self._csrf.get_signature(operator.session).decode("ascii")
 
     def is_csrf(self, operator: Operator, token: str) -> bool:
@@ -198,8 +198,8 @@ class Operators:
 
 
 def _read_fields(serializer: URLSafeSerializer, signed: str, *kinds: type) -> list[Any]:
-    """Return the fields of a signed text, or [] if the text is forged, or if another version of
-    Waitroom has signed fields of other types."""
+    """Return the fields of a signed text. Return [] if the text is forged, or has fields of other
+    types, which another version of Waitroom has signed."""
     try:
         fields = serializer.loads(signed) if len(signed) <= MAX_LENGTH else None
     except (BadData, ValueError):

@@ -1,4 +1,4 @@
-"""The owner of jobs and leases: the client whose token comes with a request."""
+"""Finds the owner of jobs and leases, which is the client whose token a request has."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from aiohttp import web
 
 from sidecar.http.auth.rights import OWNERS, SCOPES, Scope
 
-#: The function that returns the owner of a request's token, or None if there is no valid token.
+#: The key of the function that returns the owner of a request's token, or None without a valid one.
 FIND_OWNER: "web.AppKey[Callable[[web.Request], Owner | None]]" = web.AppKey("find_owner")
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A client of /v1/. The jobs and leases of a client are stored with the client's name."""
+    """A client of the API below /v1/. Its jobs and leases are stored with its name."""
 
     name: str
     scopes: frozenset[Scope] = SCOPES
@@ -21,6 +21,7 @@ class Owner:
     is_operator: bool = False
 
 
+#: The client with the admin token.
 OPERATOR = Owner(OWNERS[1], is_operator=True)
 
 

@@ -3,11 +3,11 @@
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-#: The shortest password that `waitroom hash-password` takes, in characters.
+#: The shortest password that `waitroom hash-password` accepts, in characters.
 MIN_PASSWORD_LENGTH = 8
 #: The longest password that a log-in checks, in characters.
 MAX_PASSWORD_LENGTH = 1024
-#: Hashes with RFC 9106's parameters for little memory: 64 MiB, about 50 ms for each hash.
+#: Hashes with the low-memory parameters of RFC 9106: 64 MiB, and about 50 ms for each hash.
 HASHER = PasswordHasher()
 
 

@@ -1,14 +1,14 @@
-"""Roles of operators and scopes of programs' tokens."""
+"""Defines the roles of operators, and the scopes of the tokens that programs send."""
 
 from typing import Literal, TypeAlias, get_args
 
-#: The role of an operator. Each role includes the rights of the roles before. A viewer only reads.
+#: The role of an operator. Each includes the rights of the roles before it. A viewer only reads.
 Role: TypeAlias = Literal["viewer", "operator", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
 #: A scope of a program's token. A token without an entry in `scopes` has all scopes.
 Scope: TypeAlias = Literal["jobs", "leases", "limits", "read"]
 SCOPES: frozenset[Scope] = frozenset(get_args(Scope))
-#: The names of the owners that service_token and admin_token stand for.
+#: The names of the owners whose tokens are service_token and admin_token.
 OWNERS = ("service", "operator")
 
 

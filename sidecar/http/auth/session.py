@@ -1,5 +1,5 @@
-"""The operator of a request to the dashboard or the API, and the checks for requests from other
-sites."""
+"""Finds the operator who sent a request to the dashboard or the API, and protects against
+cross-site requests (CSRF)."""
 
 from collections.abc import Mapping
 from urllib.parse import urlsplit
@@ -28,7 +28,8 @@ def find_operator(request: web.Request) -> Operator | None:
 
 def check_origin(request: web.Request, operator: Operator) -> web.Response | None:
     """Return a problem if a request with a session's cookie may come from another site, else None.
-    A change needs the CSRF token too, because a browser may send the cookie for another site."""
+    The request for a change needs a CSRF token too, because a browser may send the cookie with
+    another site's request."""
     if not is_same_origin(request.headers):
         return problem(FOREIGN_SITE, detail="The session's cookie is for the dashboard")
     token = request.headers.get(CSRF_HEADER, "")
@@ -38,10 +39,10 @@ def check_origin(request: web.Request, operator: Operator) -> web.Response | Non
 
 
 def is_same_origin(headers: Mapping[str, str]) -> bool:
-    """Return False if the browser's headers name another origin, whose page sent the request.
+    """Return False if the headers show that a page of another origin sent the request.
 
-    Sec-Fetch-Site is right behind a proxy too, but browsers send it only over https and to
-    localhost.
+    Sec-Fetch-Site is reliable behind a proxy too, but browsers send it only over https and to
+    localhost. Without it compare Origin with Host.
     """
     if (site := headers.get("Sec-Fetch-Site")) is not None:
         return site in {"same-origin", "none"}
@@ -54,7 +55,8 @@ def is_same_origin(headers: Mapping[str, str]) -> bool:
 
 
 def has_role(request: web.Request, needed: Role) -> bool:
-    """Return True if an authorised request has the admin token, or at least the needed role."""
+    """Return True if the sender of an authorised request has the admin token, or a session with at
+    least the needed role."""
     operator = find_session_operator(request)
     return operator is None or covers(operator.role, needed)
 

@@ -1,5 +1,5 @@
-"""Limits how often an address may guess a token or password. After MOST_FAILURES wrong ones the
-address is refused for the rest of the minute: its tokens and passwords are not checked."""
+"""Limits how often an IP address may guess tokens and passwords. After MOST_FAILURES wrong guesses
+the address is refused for the rest of the minute: its tokens and passwords are not checked."""
 
 import math
 import time
@@ -10,7 +10,7 @@ from sidecar.kit.addresses import find_network
 
 MOST_FAILURES = 10
 FAILURES_S = 60
-#: How many addresses are counted at a time. All further addresses are counted as one.
+#: How many addresses have their own count. All further addresses share one count.
 MOST_ADDRESSES = 1000
 _OTHERS = "others"
 
@@ -22,8 +22,8 @@ class _Failures:
 
 
 class Throttle:
-    """The wrong tokens and passwords by address, on one replica. An IPv6 address counts as its /64
-    network. All clients behind one proxy or unix socket have one address."""
+    """Counts wrong tokens and passwords by IP address, on one replica. The addresses of an IPv6 /64
+    network count as one, and so do all clients behind one proxy or unix socket."""
 
     def __init__(self, now_s: Callable[[], float] = time.time) -> None:
         self.now_s = now_s
@@ -32,14 +32,14 @@ class Throttle:
     def refused_s(self, address: str | None) -> int:
         """Return for how many more seconds an address is refused; 0 if it is not refused."""
         failures = self._failures.get(self._key(address))
-        if failures is None or failures.count < MOST_FAILURES or self._is_over(failures):
+        if failures is None or failures.count < MOST_FAILURES or self._has_expired(failures):
             return 0
         return math.ceil(failures.since_s + FAILURES_S - self.now_s())
 
     def count_wrong(self, address: str | None) -> None:
         key = self._key(address)
         failures = self._failures.get(key)
-        if failures is None or self._is_over(failures):
+        if failures is None or self._has_expired(failures):
             failures = self._failures[key] = _Failures(self.now_s())
         failures.count += 1
 
@@ -47,9 +47,9 @@ class Throttle:
         key = find_network(address or "")
         if key in self._failures or len(self._failures) < MOST_ADDRESSES:
             return key
-        self._failures = {k: each for k, each in self._failures.items() if not self._is_over(each)}
+        self._failures = {k: v for k, v in self._failures.items() if not self._has_expired(v)}
         return key if len(self._failures) < MOST_ADDRESSES else _OTHERS
 
-    def _is_over(self, failures: _Failures) -> bool:
-        """Return True after the minute, and also if the clock was set back."""
+    def _has_expired(self, failures: _Failures) -> bool:
+        """Return True if the minute of these failures is over, or if the clock was set back."""
         return not 0 <= self.now_s() - failures.since_s < FAILURES_S

@@ -59,7 +59,7 @@ ENDPOINTS = Endpoints("proxy")
             PermitRefused,
         ),
     },
-    is_hand_made=True,
+    bypasses_models=True,
 )
 async def check_permit(request: web.Request) -> web.Response:
     """Check whether the permit of an online job lets a request pass.
