@@ -653,7 +653,7 @@ async def test_the_targets_moods(egress, target):
         ("500", "answered"),
         ("ok", "answered"),
     ):
-        await asyncio.to_thread(target.mood, mode, retry_after="1")
+        await asyncio.to_thread(target.set_mood, mode, retry_after="1")
         assert (await call(egress, target)).kind == kind
     job = to_job("flaky?times=2&how=close")
     kinds = [(await call(egress, target, job)).kind for _ in range(3)]

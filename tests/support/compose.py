@@ -164,6 +164,7 @@ def is_healthy(service: str, *options: str, port: tuple[int, int] = (0, 0), **ho
 
 
 def answers(port: int) -> bool:
+    """Return True if a server accepts connections on a port of this machine."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
@@ -171,7 +172,7 @@ def answers(port: int) -> bool:
 def request_status(url: str) -> int:
     request = urllib.request.Request(url, headers={"Accept": "text/html"})
     try:
-        with urllib.request.urlopen(request, timeout=5) as answer:
-            return answer.status
+        with urllib.request.urlopen(request, timeout=5) as response:
+            return response.status
     except urllib.error.HTTPError as error:
         return error.code

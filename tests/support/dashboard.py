@@ -48,7 +48,7 @@ class Dashboard(Site):
         return page
 
     def page(self, room):
-        """Return the URL of a room's waiting page."""
+        """Return the URL of a room's waiting page on the edge listener."""
         return f"{self.edges[0]}/_waitroom/{room}/?next=/"
 
     def arrive(self, room, class_name=""):
@@ -132,31 +132,36 @@ def numbers(ids):
 
 
 def room(page, name):
+    """Open a room's view. Return the element that shows the room."""
     view(page, f"rooms/{name}")
     return page.locator(f"#room-{name}")
 
 
 def log(page):
+    """Open the view of the operators' log. Return the element that shows it."""
     view(page, "log")
     return page.locator("#log")
 
 
 def overview(page):
+    """Open the view of all rooms. Return the element that shows it."""
     view(page, "")
     return page.locator("#overview")
 
 
-def control(page, name, what):
-    return room(page, name).locator(f"[data-control={what}]")
+def control(page, name, kind):
+    """Open a room's view. Return its control of this kind, such as the form for the cap."""
+    return room(page, name).locator(f"[data-control={kind}]")
 
 
-def figure(page, name, what):
-    return room(page, name).locator(f"[data-f={what}]")
+def figure(page, name, kind):
+    """Open a room's view. Return the element that shows a figure, such as the number waiting."""
+    return room(page, name).locator(f"[data-f={kind}]")
 
 
-def said(page, name, what):
-    """Return the element that shows the result of the room's control `what`."""
-    return control(page, name, what).locator("output")
+def said(page, name, kind):
+    """Open a room's view. Return the element that shows the result of a control."""
+    return control(page, name, kind).locator("output")
 
 
 def is_waiting(site, guest):
@@ -166,6 +171,7 @@ def is_waiting(site, guest):
 
 
 def press(within, name):
+    """Press the first button with this name in a page or element."""
     within.get_by_role("button", name=name).first.click()
 
 

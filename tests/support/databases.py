@@ -43,6 +43,8 @@ class Sqlite:
 
 
 class _Server:
+    """The base class of database servers, which are processes."""
+
     _process: Process
     folder: Path
 
@@ -95,7 +97,7 @@ class Mariadb(_Server):
         self._process = Process([*self._command, *options], log=self.folder / "log")
         self._process.start()
         ask = [*self.client, "-e", "CREATE DATABASE IF NOT EXISTS history"]
-        wait_until(lambda: _runs(ask), "mariadbd", 120, of=self._process)
+        wait_until(lambda: _succeeds(ask), "mariadbd", 120, of=self._process)
 
     def stop(self) -> None:
         self._process.kill()
@@ -105,6 +107,8 @@ class Mariadb(_Server):
 
 
 class Postgresql(_Server):
+    """A PostgreSQL server. By default it does not sync its files to disk, to be fast."""
+
     kind = "postgresql"
 
     def __init__(self, folder: Path, options: Sequence[str] = ("-c", "fsync=off")) -> None:
@@ -127,8 +131,8 @@ class Postgresql(_Server):
     def start(self) -> None:
         self._process.start()
         ask = ["psql", "-h", str(self.folder), "-U", "postgres", "-qtc"]
-        wait_until(lambda: _runs([*ask, "SELECT 1"]), "postgres", 60, of=self._process)
-        _runs([*ask, "CREATE DATABASE history"])
+        wait_until(lambda: _succeeds([*ask, "SELECT 1"]), "postgres", 60, of=self._process)
+        _succeeds([*ask, "CREATE DATABASE history"])
 
     def stop(self) -> None:
         self.close()
@@ -140,7 +144,7 @@ class Postgresql(_Server):
         self._process.stop(timeout_s)
 
 
-def _runs(command: list[str]) -> bool:
+def _succeeds(command: list[str]) -> bool:
     done = subprocess.run(command, capture_output=True, check=False, timeout=10)
     return done.returncode == 0
 

@@ -130,6 +130,7 @@ class Firefox(Servers):
 
 
 def read_texts(node: dict[str, Any]) -> list[str]:
+    """Return the texts in a serialized DOM node."""
     value = node["value"]
     return [
         value.get("nodeValue", ""),

@@ -54,7 +54,7 @@ class RedisServer(Servers):
     def _command(self) -> list[str]:
         return ["redis-server", *self._options, "--dir", str(self.folder)]
 
-    def _wait(self) -> None:
+    def _wait_ready(self) -> None:
         wait_until(lambda: self.answers, f"the server on {self.port}: {self.process.output}")
 
     @property
@@ -77,7 +77,7 @@ class RedisServer(Servers):
             return False
 
     def cli(self, *words: object, timeout_s: float = 10) -> str:
-        """Run redis-cli. Return its output. Raises CalledProcessError for an error reply."""
+        """Run redis-cli. Return its output. Raise CalledProcessError if Redis replies an error."""
         login = ["-a", self.password, "--no-auth-warning"] if self.password else []
         command = ["redis-cli", "-e", "-p", str(self.port), *login, *map(str, words)]
         done = subprocess.run(command, check=True, capture_output=True, timeout=timeout_s)
@@ -89,7 +89,7 @@ class RedisServer(Servers):
 
     def start(self) -> None:
         self.process.start()
-        self._wait()
+        self._wait_ready()
 
     def restart(self) -> None:
         """Stop the server gracefully, and start it with its data."""
@@ -235,6 +235,7 @@ class ClusterStore(Servers):
         return next(server for server in self.servers if server.port == port)
 
     def slot_of(self, key: str) -> int:
+        """Return the cluster's hash slot of a key."""
         return int(next(s for s in self.servers if s.answers).cli("cluster", "keyslot", key))
 
     def _primary_id_of(self, key: str) -> str | None:
@@ -301,8 +302,8 @@ def _wait_for_replicas(server: RedisServer) -> None:
     """Wait until all replicas have confirmed all writes of the server."""
     offset = int(server.info("replication")["master_repl_offset"])
 
-    def done() -> bool:
+    def have_confirmed() -> bool:
         replicas = _replicas(server)
         return bool(replicas) and all(int(replica["offset"]) >= offset for replica in replicas)
 
-    wait_until(done, f"the replicas of {server.port}")
+    wait_until(have_confirmed, f"the replicas of {server.port}")

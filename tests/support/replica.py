@@ -75,6 +75,7 @@ class Replica:
         return cookie
 
     async def status(self, cookie: str, headers: dict[str, str] | None = None):
+        """Poll as the waiting page does."""
         path = f"/_waitroom/{self.room.name}/status"
         return await self.edge.get(path, headers={"Cookie": cookie, **(headers or {})})
 

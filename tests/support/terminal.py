@@ -61,6 +61,7 @@ class Terminal(AbstractContextManager["Terminal"]):
         raise AssertionError(f"{pattern} did not appear: {self.text[-2000:]}")
 
     def press(self, key: str) -> None:
+        """Send a key, or several, to the command."""
         os.write(self._own, key.encode())
 
     def terminate(self) -> None:

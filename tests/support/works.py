@@ -117,6 +117,8 @@ class JobSystem(Servers):
         return "\n".join(lines) + f"\n{self._more}"
 
     def start_runner(self) -> None:
+        """Start one more worker."""
+
         command = [WAITROOM, "run-jobs", "--config", str(self._config),
                    "--at-a-time", str(self._at_a_time)]  # fmt: skip
         self.runners.append(self._run(f"runner-{len(self.runners)}", command))
@@ -183,6 +185,8 @@ class JobSystem(Servers):
         return found
 
     def rows(self, ids: Iterable[str]) -> dict[str, Job]:
+        """Return the database rows of these jobs by id."""
+
         async def read() -> dict[str, Job]:
             async with self.store() as store:
                 return await store.jobs.find_many(ids)
