@@ -10,7 +10,7 @@
 -- @include "rooms/parts/standing"
 
 -- Returns the reply if the pass is revoked or its session exists; nil if Redis has no session.
-local function keep_session(visitor, order, started, compute_pass_end)
+local function keep_session(visitor, order, started, pass_end)
   flush()
   if redis_call('ZSCORE', REVOKED, visitor) then return make_refusal(GONE, 0) end
   local ends = redis_call('ZSCORE', ACTIVE, visitor)
@@ -21,7 +21,7 @@ local function keep_session(visitor, order, started, compute_pass_end)
   -- because the session may end before its pass.
   local valid_until = ends - room.session_grace_ms
   if is_unused(ends) then
-    valid_until = math.max(compute_pass_end, get_unused_end(tonumber(began)) - room.session_grace_ms)
+    valid_until = math.max(pass_end, get_unused_end(tonumber(began)) - room.session_grace_ms)
   end
   return make_admitted_reply(order, started, admit(visitor, started, valid_until))
 end
