@@ -13,7 +13,7 @@ from sidecar.jobs.model import ENDED, WAITING_STATES, Job, State, get_callback_o
 from sidecar.jobs.store.tables import chunks, jobs, lock_jobs, make_ended_values
 from sidecar.storage.sql.transactions import Transactions
 
-#: The longest time that any target gives clients to use a permit (`claim_window`), in ms.
+#: The longest `claim_window` (the time to use a permit) that a target may have, in ms.
 MAX_CLAIM_WINDOW_MS = 3_600_000
 #: The most bytes of results that one transaction deletes, unless a single result is larger.
 BYTES_PER_DELETE = 16 << 20
@@ -25,7 +25,7 @@ _NONE: Mapping[str, int] = MappingProxyType({})
 
 
 class DueJobRepository:
-    """Finds jobs that must expire, be deleted or have their callback sent."""
+    """Expires and deletes jobs whose time has come, and claims jobs whose callback must be sent."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
