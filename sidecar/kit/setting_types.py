@@ -217,7 +217,7 @@ Database = Annotated[str, AfterValidator(check_database)]
 
 
 class HoldsSecrets:
-    """Marks a table of settings that has secret values, as metadata of Annotated."""
+    """Marks a table of settings as having secret values: Annotated[Table, HoldsSecrets]."""
 
 
 def describe_problems(error: ValidationError, model: type[BaseModel] | None = None) -> list[str]:

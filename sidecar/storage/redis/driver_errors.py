@@ -34,5 +34,5 @@ class driver_errors:  # noqa: N801 - reads as a statement
 
 
 def text(value: bytes | str) -> str:
-    """Decode a value that Redis has returned to a string."""
+    """Convert a value from a reply of Redis to a string."""
     return value.decode() if isinstance(value, bytes) else value

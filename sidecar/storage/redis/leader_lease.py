@@ -10,8 +10,8 @@ class LeaderLease:
     """A lease under `key` in Redis, as used by the replica `owner`. Every method raises StoreError
     if Redis does not answer.
 
-    If a replica is slow, two replicas may take themselves for the leader for a moment. The work
-    must tolerate that.
+    If a replica is slow, two replicas may act as the leader for a moment. The work must tolerate
+    that.
     """
 
     def __init__(self, redis: Store, key: str, *, owner: str, timeout_s: float) -> None:

@@ -1,5 +1,4 @@
-"""Sends a command to one Redis server. Terminal commands use this client, because it is quick to
-import."""
+"""Sends a command to one Redis server. Unlike connect.py, this module is quick to import."""
 
 from collections.abc import Callable
 from typing import Any

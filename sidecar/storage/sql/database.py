@@ -176,8 +176,8 @@ async def read_revision(engine: AsyncEngine, tables: Tables) -> str | None:
 async def migrate(
     engine: AsyncEngine, tables: Tables, *, partitions: int = 1
 ) -> tuple[str | None, str]:
-    """Migrate the tables, and return the revisions before and after. If nothing is to be done, do
-    nothing. `partitions` is how many partitions new tables of the history get. Raises
+    """Migrate the tables, and return the revisions before and after. Tables that are up to date do
+    not change. `partitions` is how many partitions new tables of the history get. Raises
     DatabaseError, for example if a later version of Waitroom has migrated the tables."""
     from alembic.util import CommandError  # noqa: PLC0415 - takes a tenth of a second to import
 
