@@ -46,11 +46,11 @@ async def _break_store(
     with store:
         async with world(name, cap=scale.cap, store=store.url) as run:
             await run.fill(scale)
-            await run.harvest()
-            run.breaks()
+            await run.collect_calls()
+            run.begin_fault()
             server = await asyncio.to_thread(break_it)
             if has_new_primary is None:
-                run.mends()
+                run.end_fault()
                 run.note(f"moved within {run.mended - run.broken:.1f} s")
             else:
                 await _wait_until(lambda: has_new_primary(server))

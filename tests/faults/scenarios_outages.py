@@ -67,14 +67,14 @@ async def _run(outage: Outage) -> Row:
     with RedisServer("--appendfsync", "everysec", aof=not outage.loses_data) as redis:
         async with world(outage.name, cap=CAP, store=redis.url, settings=settings) as run:
             await _fill(run, outage)
-            run.breaks()
+            run.begin_fault()
             waited = [d for d in run.crowd.diaries if (t := d.held_at(run.broken))
                       and t.kind == TICKET]  # fmt: skip
             run.must(f"{len(waited)} waited before", len(waited) == WAITING)
             if not outage.insiders_stay:
                 run.crowd.dismiss(run.crowd.diaries[:CAP])
             await _outage(run, redis, outage)
-            run.mends()
+            run.end_fault()
             is_known = needs_redis if outage.replicas == "up" else lambda _: True
             run.expect_status(503, until=run.mended + 3, whom=is_known)
             await asyncio.sleep(1)

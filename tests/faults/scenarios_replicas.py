@@ -18,7 +18,7 @@ async def kill_one(scale: Scale) -> Row:
     """Kill one of three replicas, and start it again."""
     async with world("kill -9 one of three replicas under load", cap=scale.cap) as run:
         await run.fill(scale)
-        run.breaks()
+        run.begin_fault()
         run.site.replicas[1].kill()
         await asyncio.sleep(scale.after_s / 2)
         await run.start_replica(1)
@@ -34,11 +34,11 @@ async def hang_one(scale: Scale) -> Row:
     """
     async with world("one of three replicas hangs", cap=scale.cap) as run:
         await run.fill(scale)
-        run.breaks()
+        run.begin_fault()
         run.site.replicas[1].freeze()
         await asyncio.sleep(scale.after_s)
         run.site.replicas[1].thaw()
-        run.mends()
+        run.end_fault()
         await asyncio.sleep(scale.after_s / 2)
         for what in ("status", "page"):
             entries = [e for d in run.crowd.diaries for e in d.entries
@@ -53,7 +53,7 @@ async def hang_one(scale: Scale) -> Row:
 async def rolling_restart(scale: Scale) -> Row:
     async with world("rolling restart of all replicas", cap=scale.cap) as run:
         await run.fill(scale)
-        run.breaks()
+        run.begin_fault()
         for number in range(REPLICAS):
             began = time.monotonic()
             await run.stop_replica(number)
@@ -61,7 +61,7 @@ async def rolling_restart(scale: Scale) -> Row:
             await run.start_replica(number)
             run.note(f"replica {number}: {stopped - began:.1f} s to stop, "
                      f"{time.monotonic() - stopped:.1f} s to start")  # fmt: skip
-        run.mends()
+        run.end_fault()
         await asyncio.sleep(scale.after_s / 2)
     return run.row
 
@@ -71,7 +71,7 @@ async def all_down(scale: Scale) -> Row:
     $waitroom_on_failure is "admit" they must get the site."""
     async with world("all replicas down", cap=scale.cap) as run:
         await run.fill(scale)
-        run.breaks()
+        run.begin_fault()
         for replica in run.site.replicas:
             replica.kill()
         await asyncio.sleep(0.2)
@@ -88,7 +88,7 @@ async def all_down(scale: Scale) -> Row:
         for replica in run.site.replicas:
             replica.start()
         await run.until_ready()
-        run.mends()
+        run.end_fault()
         run.expect_status(503, until=run.mended + 1)
         run.note(f"down for {run.mended - run.broken:.1f} s, the replicas' start included")
         run.note(f"{len(paused)} of {len(entries)} answers meanwhile were the page or a problem"
@@ -100,11 +100,11 @@ async def all_down(scale: Scale) -> Row:
 async def reload_nginx(scale: Scale) -> Row:
     async with world("nginx reloaded", cap=scale.cap) as run:
         await run.fill(scale)
-        run.breaks()
+        run.begin_fault()
         for _ in range(1 if scale.quick else 3):
             run.site.nginx.signal(signal.SIGHUP)
             await asyncio.sleep(scale.after_s / 3)
-        run.mends()
+        run.end_fault()
         await asyncio.sleep(scale.after_s / 3)
     return run.row
 
@@ -113,7 +113,7 @@ async def wrong_clock(scale: Scale) -> Row:
     """Run a replica whose clock is an hour ahead, and then one whose clock is an hour behind."""
     async with world("clock of one replica an hour off", cap=scale.cap) as run:
         await run.fill(scale)
-        run.breaks()
+        run.begin_fault()
         for shift in (3600, -3600):
             await run.stop_replica(2)
             config = run.site.folder / "replica-2.toml"
@@ -127,6 +127,6 @@ async def wrong_clock(scale: Scale) -> Row:
                 run.note(f"{shift:+d} s: {asked:.0f} requests")
                 await asyncio.to_thread(shifted.stop)
             await run.start_replica(2)
-        run.mends()
+        run.end_fault()
         await asyncio.sleep(scale.after_s / 3)
     return run.row

@@ -27,9 +27,9 @@ async def restarted(scale: Scale) -> Row:
     with RedisServer(aof=True) as redis:
         async with world(name, cap=scale.cap, store=redis.url) as run:
             await run.fill(scale)
-            run.breaks()
+            run.begin_fault()
             await asyncio.to_thread(redis.restart)
-            run.mends()
+            run.end_fault()
             run.note(f"away for {run.mended - run.broken:.1f} s")
             await wait_until_recovered(run, scale)
     return run.row
@@ -44,11 +44,11 @@ async def older(scale: Scale) -> Row:
             await run.fill(scale)
             await asyncio.to_thread(redis.cli, "save")
             await asyncio.sleep(seconds)
-            await run.harvest()
-            run.breaks()
+            await run.collect_calls()
+            run.begin_fault()
             await asyncio.to_thread(redis.kill)
             await asyncio.to_thread(redis.start)
-            run.mends()
+            run.end_fault()
             came = sum(call.at > run.broken - seconds for call in run.calls)
             run.note(f"{came} visitors were called in the time that was lost")
             await wait_until_recovered(run, scale)
@@ -82,10 +82,10 @@ async def _lose_data(scale: Scale, name: str, *command: str) -> Row:
     with RedisServer() as redis:
         async with world(name, cap=scale.cap, store=redis.url, settings=settings) as run:
             await run.fill(scale)
-            await run.harvest()
+            await run.collect_calls()
             before = [d for d in run.crowd.diaries if _read_kind(d, time.time()) == TICKET]
             run.must("not enough waited", len(before) >= 0.9 * scale.waiting)
-            run.breaks()
+            run.begin_fault()
             await asyncio.to_thread(redis.cli, *command)
             longest = max(_read_refresh_s(d, run.broken) for d in before)
             run.note(f"session_duration 30 s; {len(before)} waited, told to ask again within"
@@ -114,12 +114,12 @@ async def stopped(scale: Scale) -> Row:
             await run.until(lambda: run.crowd.inside >= inside, "60 inside")
             await asyncio.sleep(max(scale.before_s, 2))
             insiders = list(run.crowd.diaries)
-            run.breaks()
+            run.begin_fault()
             redis.pause()
             run.crowd.keep_coming(15 if scale.quick else 3, STAYS)
             await asyncio.sleep(seconds)
             redis.resume()
-            run.mends()
+            run.end_fault()
             times = [e.seconds for d in insiders for e in d.entries
                      if run.broken + 1 < e.sent < run.mended and e.what == "page"]  # fmt: skip
             # Replicas admit newcomers until they notice that Redis is back, and some responses have
@@ -155,7 +155,7 @@ async def refuses_writes(scale: Scale) -> Row:
     with RedisServer() as redis:
         async with world(name, cap=scale.cap, store=redis.url) as run:
             await run.fill(scale)
-            run.breaks()
+            run.begin_fault()
             await asyncio.to_thread(redis.config_set, "maxmemory", "1")
             await asyncio.sleep(seconds)
             away = await run.metrics("waitroom_store_away")
@@ -163,7 +163,7 @@ async def refuses_writes(scale: Scale) -> Row:
             for number, replica in enumerate(run.site.replicas):
                 run.must(f"replica {number} did not log it", '"store_away"' in replica.output)
             await asyncio.to_thread(redis.config_set, "maxmemory", "0")
-            run.mends()
+            run.end_fault()
             entered = [d.name for d in run.crowd.diaries if _has_entered(d, run)]
             run.must(f"{len(entered)} were let in past the line", not entered)
             run.note("metric and log say so at every replica; nobody was let in past the line")
@@ -205,7 +205,7 @@ def _check_return(run: World, before: list[Diary]) -> None:
 async def _check_call(run: World, within_s: float = 15) -> None:
     end = time.time() + within_s
     while True:
-        await run.harvest()
+        await run.collect_calls()
         after = min((call.at for call in run.calls if call.at > run.broken), default=None)
         if after is not None:
             run.note(f"the next was called {after - run.broken:.1f} s after")

@@ -102,12 +102,12 @@ class World:
                 raise AssertionError(f"{what} did not come within {timeout_s:g} s")
             await asyncio.sleep(0.02)
 
-    def breaks(self) -> float:
-        """Record that the fault begins now. Unless `mends` is called, it also ends now."""
+    def begin_fault(self) -> float:
+        """Record that the fault begins now. Unless `end_fault` is called, it also ends now."""
         self.broken = self.mended = time.time()
         return self.broken
 
-    def mends(self) -> float:
+    def end_fault(self) -> float:
         """Record that the fault ends now."""
         self.mended = time.time()
         return self.mended
@@ -202,7 +202,7 @@ class World:
                 self.sessions.append(room["active"])
             await asyncio.sleep(0.5)
 
-    async def harvest(self) -> None:
+    async def collect_calls(self) -> None:
         """Read the calls of visitors so far from Redis, before a fault deletes them."""
         redis = connect(self.site.store, timeout_s=5)
         try:
@@ -216,7 +216,7 @@ class World:
     async def finish(self) -> None:
         await self.crowd.stop()
         with suppress(Exception):
-            await self.harvest()
+            await self.collect_calls()
         for wire in self._ops:
             wire.close()
 

@@ -166,11 +166,13 @@ class Bench:
         return target
 
     async def make(self, name: str, **settings: Any) -> Target:
+        """Create a target with this name, or change its settings."""
         settings = {"url": "http://target.example/", "methods": ["GET"], **settings}
         target, _ = await self.targets.change(name, settings)
         return target
 
     async def submit(self, target: Target, **order: Any) -> str:
+        """Submit a job with these fields. Return its id."""
         job, _ = await self.jobs.submit("service", NewJob(target.name, **order))
         return job.id
 
@@ -187,17 +189,20 @@ class Bench:
         await self.reconciler.queues.rebuild(target, detected_us=claimed.detected_us)
 
     async def row(self, id_: str) -> Job:
+        """Return a job's row in the database."""
         found = await self.store.jobs.find(id_)
         assert found is not None
         return found
 
     async def line(self, target: Target) -> Any:
+        """Return the state of a target's queue in Redis."""
         line, _ = await target.store.inspect([])
         return line
 
 
 @contextlib.asynccontextmanager
 async def bench(socket: Path, folder: Path) -> AsyncIterator[Bench]:
+    """Yield a Bench on the redis-server at `socket`, with a new database in `folder`."""
     database = Database(sql.open_database(f"sqlite:///{folder}/jobs{next(_numbers)}.db"))
     redis = connect(f"unix://{socket}", timeout_s=5)
     try:

@@ -186,10 +186,14 @@ class _Simulation:
         self._agenda: list[tuple[int, int, str, _Visitor | None]] = []
         self._numbers = itertools.count()
         self._visitors: dict[str, _Visitor] = {}
-        self._arrivals = 0  # still to come
-        self._alive = 0  # of those who wait, called ones included
-        self._front = 0  # the latest order of those who poll as told and are in
-        self._staying = 0  # of those who wait, the ones who will not leave
+        #: Number of visitors who have not arrived yet.
+        self._arrivals = 0
+        #: Number of visitors who wait or were called, and have not closed their browser.
+        self._alive = 0
+        #: The highest order of an admitted visitor whose tab is not hidden.
+        self._front = 0
+        #: Number of waiting visitors who will not close their browser.
+        self._staying = 0
         self._result = SaleResult(visitors=0, told=[])
 
     async def simulate(self) -> SaleResult:
@@ -201,16 +205,16 @@ class _Simulation:
             await self._run_tick()
             await self._account_after()
         await self._count_inversions()
-        played = self._result
-        played.visitors = len(self._visitors)
-        played.lasted_s = (self._now_ms - START_MS) / 1000
+        result = self._result
+        result.visitors = len(self._visitors)
+        result.lasted_s = (self._now_ms - START_MS) / 1000
         for visitor in self._visitors.values():
             for standing in visitor.told:
                 at_ms = standing.now_ms
                 true_s = visitor.admitted_ms and (visitor.admitted_ms - at_ms) / 1000
                 at_s = (at_ms - START_MS) / 1000
-                played.told.append(PollReply(at_s, standing, estimate(standing), true_s))
-        return played
+                result.told.append(PollReply(at_s, standing, estimate(standing), true_s))
+        return result
 
     def _schedule_arrivals(self) -> None:
         sale, rng = self._sale, self._rng

@@ -87,12 +87,14 @@ class World:
     hurries: bool = False
 
     def hook(self, number: int = 0) -> str:
+        """Return the name of a webhook."""
         return f"{self.name}-hook{number}"
 
     def deliveries(self, number: int = 0) -> Deliveries:
         return Deliveries(self.redis, self.hook(number), 5, now_ms=self.turn)
 
     def replica(self, *webhooks: Webhook, sends: bool = True, **settings) -> Replica:
+        """Create a replica with these webhooks. If not `sends`, it only detects events."""
         file = RoomSettings(**{**self.settings, **settings})
         clock = StoreClock()
         store = RoomStore(self.redis, self.name, settings=without_outages(file), clock=clock,
@@ -145,6 +147,8 @@ class World:
         return room_key(self.name, name)
 
     async def arrive(self, number: int = 1) -> list[str]:
+        """Let new visitors join. Return their ids."""
+
         visitors = [new_visitor() for _ in range(number)]
         for visitor in visitors:
             standing = await self.store.enter(visitor)
