@@ -11,7 +11,7 @@ from aiohttp import web
 from sidecar.history import schemas
 from sidecar.history.stays import compute_positions
 from sidecar.kit.clock import iso
-from sidecar.rooms.schemas.common import resolve
+from sidecar.rooms.schemas.common import resolve_id
 
 if TYPE_CHECKING:  # SQL is an extra
     from sidecar.history.store.stays import History
@@ -32,7 +32,7 @@ async def find_visitor(
 
     `visitor` is an id or a visitor number. Raises ProblemError if no visitor or several visitors
     have the number."""
-    visitor = await resolve(visitor, partial(history.find_by_number, room))
+    visitor = await resolve_id(visitor, partial(history.find_by_number, room))
     stay = await history.find_stay(room, visitor)
     if stay is None:
         return None

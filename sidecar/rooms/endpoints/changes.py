@@ -1,4 +1,4 @@
-"""Endpoints that change a room's settings at run time (forecast, change, undo), and the log of
+"""Endpoints that forecast, make and undo changes of a room's settings at run time, and that list
 operators' actions."""
 
 import json
@@ -33,7 +33,7 @@ from sidecar.rooms.schemas.common import UNKNOWN_ROOM, RoomAddress
 from sidecar.rooms.service import room_of
 from sidecar.rooms.store.scripts import ChangedSinceError, Pace
 
-#: The settings that each action changes. None resets a setting to its configured value.
+#: The settings that each action changes, with their new values. None means the configured value.
 _ACT_CHANGES: dict[str, dict[str, Any]] = {
     "pause": {"queue_all": True},
     "drain": {"max_waiting": 0, "queue_all": False},
@@ -48,7 +48,7 @@ log = structlog.get_logger()
 
 
 @ENDPOINTS.patch(_ROOM, OPERATORS, replies={200: "The room."})
-async def change_room(request: web.Request, _at: RoomAddress, body: Changes) -> ChangedRoom:
+async def change_room(request: web.Request, _params: RoomAddress, body: Changes) -> ChangedRoom:
     """Change settings while the room runs.
 
     The change takes effect on all replicas within two seconds, and survives restarts.
@@ -57,17 +57,17 @@ async def change_room(request: web.Request, _at: RoomAddress, body: Changes) -> 
 
 
 @ENDPOINTS.post(_ROOM + "/{act:pause|drain|resume}", OPERATORS, replies={200: "The room."})
-async def act_on_room(request: web.Request, at: ActAddress) -> ChangedRoom:
+async def act_on_room(request: web.Request, params: ActAddress) -> ChangedRoom:
     """Pause, drain or resume a room.
 
     `pause`: newcomers wait, and nobody is called. `drain`: visitors in the queue are admitted, and
     newcomers may not join it. `resume` ends both. Active visitors stay.
     """
     file = room_of(request).file_settings
-    # A change to the configured value resets the setting.
+    # None instead of the configured value resets the setting.
     changes = {
         name: None if value == getattr(file, name) else value
-        for name, value in _ACT_CHANGES[at.act].items()
+        for name, value in _ACT_CHANGES[params.act].items()
     }
     return await _change_settings(request, changes)
 
@@ -78,14 +78,14 @@ async def act_on_room(request: web.Request, at: ActAddress) -> ChangedRoom:
     replies={200: "The room, as it was before in these settings."},
     problems=(UNKNOWN_CHANGE, CHANGED_SINCE),
 )
-async def undo_change(request: web.Request, _at: RoomAddress, body: Undo) -> ChangedRoom:
+async def undo_change(request: web.Request, _params: RoomAddress, body: Undo) -> ChangedRoom:
     """Undo a change of settings.
 
     Sets each setting of the change back to the value before, which may be the configured one.
     Refused if one of these settings was changed again.
     """
     acts = await room_of(request).store.lists.log()
-    act = next((each for each in acts if each.get("revision") == body.revision), None)
+    act = next((act for act in acts if act.get("revision") == body.revision), None)
     if act is None:
         raise ProblemError(UNKNOWN_CHANGE, detail=f"No change has the revision {body.revision}.")
     before = {name: json.loads(old or "null") for name, (old, _) in act["changes"].items()}
@@ -137,7 +137,7 @@ async def _apply_changes(request: web.Request, changes: dict[str, Any]) -> dict[
 
 
 @ENDPOINTS.post(_ROOM + "/forecast", VIEWERS, replies={200: "Both, by the same estimate."})
-async def forecast_change(request: web.Request, _at: RoomAddress, body: Changes) -> Forecast:
+async def forecast_change(request: web.Request, _params: RoomAddress, body: Changes) -> Forecast:
     """Forecast what a change of settings would do.
 
     The body is the same as for a change of settings. Nothing is changed.
@@ -147,11 +147,11 @@ async def forecast_change(request: web.Request, _at: RoomAddress, body: Changes)
     now_ms, waiting, active, now, then = await room.store.forecast(
         {name: new_settings[name] for name in changes}
     )
-    outlooks = {"now": _to_outlook(now), "then": _to_outlook(then)}
+    outlooks = {"now": _make_outlook(now), "then": _make_outlook(then)}
     return Forecast(room=room.name, at_ms=now_ms, waiting=waiting, active=active, **outlooks)
 
 
-def _to_outlook(pace: Pace) -> Outlook:
+def _make_outlook(pace: Pace) -> Outlook:
     first, last = (None if ms < 0 else ms // 1000 for ms in (pace.first_ms, pace.last_ms))
     return Outlook(
         cap=pace.cap,
@@ -162,7 +162,7 @@ def _to_outlook(pace: Pace) -> Outlook:
 
 
 @ENDPOINTS.get(_ROOM + "/log", VIEWERS, replies={200: "As much of it as Redis keeps."})
-async def get_log(request: web.Request, at: RoomAddress) -> RoomLog:
+async def get_log(request: web.Request, params: RoomAddress) -> RoomLog:
     """List operators' actions, latest first."""
     acts = await room_of(request).store.lists.log()
-    return RoomLog(room=at.room, log=[Act.of(act) for act in acts])
+    return RoomLog(room=params.room, log=[Act.from_log(act) for act in acts])

@@ -24,8 +24,8 @@ from sidecar.rooms.statistics import HOUR_MS, compute_steps, describe_sub_queues
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.visitors.grants import Grant, compute_expiry_s, new_grant_id
 
-#: The fields of the hash `stats` that are not counters. Only the scripts use them.
-_INTERNAL = {
+#: The fields of the hash `stats` that are not counters. Only the Lua scripts use them.
+_NON_COUNTER_FIELDS = {
     *("last_order", "tokens", "tokens_at", "measured_at", "ends", "held_ms", "drops", "waited_ms"),
     *("born", "recovery", "back", "near", "address_at", "drawn_from", "shown_lines", "last_end"),
     *("keys", "keys_at", "known", "lost_since"),
@@ -47,31 +47,31 @@ async def list_rooms(request: web.Request) -> RoomStates:
 
 
 @ENDPOINTS.get(_ROOM, VIEWERS, replies={200: "The room."})
-async def get_room(request: web.Request, _at: RoomAddress) -> RoomState:
+async def get_room(request: web.Request, _params: RoomAddress) -> RoomState:
     """Get a room with its figures and settings."""
     room = room_of(request)
     return make_room_state(room, await room.refresh())
 
 
 @ENDPOINTS.post(_ROOM + "/reset", ADMINS, replies={200: "Done."})
-async def reset_room(request: web.Request, at: RoomAddress) -> Removed:
+async def reset_room(request: web.Request, params: RoomAddress) -> Removed:
     """Reset the queue: all waiting visitors lose their places.
 
     Active visitors stay.
     """
     removed = await room_of(request).store.reset(by=find_logged_name(request))
-    log.info("reset", room=at.room, removed=removed)
-    return Removed(room=at.room, removed=removed)
+    log.info("reset", room=params.room, removed=removed)
+    return Removed(room=params.room, removed=removed)
 
 
 @ENDPOINTS.get(_ROOM + "/events", VIEWERS, replies={200: "The events."})
-async def preview_events(request: web.Request, at: PreviewParameters) -> EventsPreview:
+async def preview_events(request: web.Request, params: PreviewParameters) -> EventsPreview:
     """Preview a room's events."""
     room = room_of(request)
     snapshot = await room.refresh()
-    # The settings of the room itself, without those that an open event replaces.
+    # The settings of the room itself, with no event applied.
     settings, _ = room.file_settings.overridden(snapshot.overrides)
-    at_ms = None if at.at is None else read_time(at.at, settings)
+    at_ms = None if params.at is None else read_time(params.at, settings)
     document = preview(settings, now_ms=room.clock.now_ms(), at_ms=at_ms)
     return EventsPreview(room=room.name, **document)
 
@@ -82,7 +82,9 @@ async def preview_events(request: web.Request, at: PreviewParameters) -> EventsP
     replies={200: "Add waitroom_grant=… to the parameters of a page's address."},
     problems=(UNKNOWN_CLASS,),
 )
-async def issue_grants(request: web.Request, _at: RoomAddress, body: GrantRequest) -> IssuedGrants:
+async def issue_grants(
+    request: web.Request, _params: RoomAddress, body: GrantRequest
+) -> IssuedGrants:
     """Issue grants: signed strings for links, which give visitors a class."""
     room = room_of(request)
     check_class(room, body.class_)
@@ -100,25 +102,25 @@ async def issue_grants(request: web.Request, _at: RoomAddress, body: GrantReques
 
 
 @ENDPOINTS.get(_ROOM + "/series", VIEWERS, replies={200: "The steps."})
-async def get_series(request: web.Request, at: SeriesParameters) -> Series:
+async def get_series(request: web.Request, params: SeriesParameters) -> Series:
     """Get a room's figures over time, at most for the last 24 hours.
 
     The counts of all steps add up to the growth of the room's counters. Redis keeps one sample a
     minute for two hours, and one every five minutes for 24 hours.
     """
     room = room_of(request)
-    until_ms = room.clock.now_ms() if at.until is None else at.until
-    from_ms = until_ms - HOUR_MS if at.from_ is None else at.from_
+    until_ms = room.clock.now_ms() if params.until is None else params.until
+    from_ms = until_ms - HOUR_MS if params.from_ is None else params.from_
     samples = await room.store.lists.minutes()
     return Series(
         room=room.name,
-        steps=compute_steps(samples, from_ms, until_ms, at.step * 1000),
+        steps=compute_steps(samples, from_ms, until_ms, params.step * 1000),
         events=[SeriesEvent.model_validate(event) for event in room.settings.events],
     )
 
 
 def make_room_state(room: WaitingRoom, snapshot: Snapshot) -> RoomState:
-    """Return the document that describes a room, with the figures of a snapshot."""
+    """Return the response model that describes a room, with the figures of a snapshot."""
     moments = room.settings.moments(snapshot.now_ms)
     state = {
         "room": room.name,
@@ -140,7 +142,7 @@ def make_room_state(room: WaitingRoom, snapshot: Snapshot) -> RoomState:
         "counters": {
             name: int(value)
             for name, value in snapshot.counters.items()
-            if name not in _INTERNAL and not name.startswith(("wait_", "credit_"))
+            if name not in _NON_COUNTER_FIELDS and not name.startswith(("wait_", "credit_"))
         },
     }
     return RoomState.model_validate(state)

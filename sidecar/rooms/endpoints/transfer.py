@@ -1,5 +1,5 @@
 """Endpoints that move a room from one Redis to another, for `waitroom rooms export` and `import`.
-The import sends each line of the export file in a request of its own."""
+An import sends each line of the export file in a separate request."""
 
 import asyncio
 import contextlib
@@ -30,12 +30,13 @@ from sidecar.visitors.model import Outside
 
 ENDPOINTS = Endpoints("administration", find=room_of, problems=(UNKNOWN_ROOM,))
 
-#: The token in the file's head. Only its signature matters: the number 0 is never outside.
+#: The token in the file's head, of which only the signature matters. The roll-out number 0 is
+#: never outside, so the token lets nobody pass.
 _PROOF = Outside(0)
-#: The most pages of the store in one page of the response.
+#: The most pages that are read from Redis for one page of the response.
 _STORE_PAGES = 10
-#: Attempts of one call, and the pause between them. Together they last long enough to notice that
-#: Redis is available again.
+#: The number of attempts of one call, and the pause between two. Together they last long enough to
+#: detect that Redis is available again.
 _ATTEMPTS, _PAUSE_S = 5, 1.0
 
 T = TypeVar("T")
@@ -46,14 +47,14 @@ log = structlog.get_logger()
 @ENDPOINTS.get(
     "/admin/rooms/{room}/export", ADMINS, replies={200: "Lines of a file, and where to go on."}
 )
-async def export_room(request: web.Request, at: ExportParameters) -> ExportPage:
+async def export_room(request: web.Request, params: ExportParameters) -> ExportPage:
     """Export a page of the room, to move it to another Redis.
 
     `waitroom rooms export` reads all pages.
     """
     room = room_of(request)
-    lines: list[ExportHead | ExportRows] = [] if at.cursor else await _make_head(room)
-    kind, _, number = (at.cursor or f"{READ_ORDER[0]}-0").partition("-")
+    lines: list[ExportHead | ExportRows] = [] if params.cursor else await _make_head(room)
+    kind, _, number = (params.cursor or f"{READ_ORDER[0]}-0").partition("-")
     cursor = int(number)
     for _ in range(_STORE_PAGES):
         pages, cursor = await call_with_retries(partial(room.store.transfer.page, kind, cursor))
@@ -87,7 +88,7 @@ async def _make_head(room: WaitingRoom) -> list[ExportHead | ExportRows]:
     replies={200: "How many are new here."},
     problems=(QUEUE_RESET,),
 )
-async def import_room(request: web.Request, _at: RoomAddress, step: ImportStep) -> Imported:
+async def import_room(request: web.Request, _params: RoomAddress, step: ImportStep) -> Imported:
     """Import one step of an export.
 
     `begin` pauses the room. Then send each line of the file. `end` applies the file's settings,
@@ -103,7 +104,7 @@ async def import_room(request: web.Request, _at: RoomAddress, step: ImportStep) 
             ["head: the file is of another room; tickets are of one alone, so both have one name"]
         )
     if step.kind == "begin":
-        return await _begin(request, room, step.head)
+        return await _begin_import(request, room, step.head)
     await room.store.configure(
         await _find_changes(room, step.head.settings), by=find_logged_name(request)
     )
@@ -122,12 +123,12 @@ async def call_with_retries(call: Callable[[], Awaitable[T]]) -> T:
     return await call()
 
 
-async def _begin(request: web.Request, room: WaitingRoom, head: ExportHead) -> Imported:
+async def _begin_import(request: web.Request, room: WaitingRoom, head: ExportHead) -> Imported:
     if not room.tokens.read(head.proof):
         raise InputError(
             ["made with other secret_keys, or over a day ago: its tickets are invalid here"]
         )
-    await _find_changes(room, head.settings)  # invalid settings are refused now, not at the end
+    await _find_changes(room, head.settings)  # raises InputError now, not at the end of the import
     transfer, read_ms = room.store.transfer, head.exported_at_ms
     if not await transfer.begin(head.epoch, read_ms=read_ms, by=find_logged_name(request)):
         raise ProblemError(
@@ -141,8 +142,8 @@ async def _begin(request: web.Request, room: WaitingRoom, head: ExportHead) -> I
 
 
 async def _find_changes(room: WaitingRoom, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the changes that turn the room's run-time settings into those of the file. Raises
-    InputError if a setting is not allowed."""
+    """Return the changes of settings after which the room has those of the file, and no others
+    from run time. Raises InputError if a setting is not allowed."""
     new_settings = room.file_settings.changed(settings).model_dump()
     overrides = (await room.refresh()).overrides
     resets = dict.fromkeys(name for name in overrides if name not in settings)

@@ -15,21 +15,21 @@ from sidecar.rooms.schemas.common import (
     UNKNOWN_VISITOR,
     VisitorAddress,
     check_class,
-    resolve,
+    resolve_id,
 )
 from sidecar.rooms.schemas.visitors import (
     DRAWN_PLACE,
+    NAMED_POSITIONS,
     NEVER_MOVED,
     NO_PLACE_FREE,
     NOT_DRAWN,
-    PLACES,
     MoveVisitor,
-    PeoplePage,
     Session,
     Sessions,
     Visitor,
     VisitorMoved,
     VisitorReleased,
+    VisitorsPage,
     Waiting,
     WaitingVisitors,
 )
@@ -48,28 +48,28 @@ log = structlog.get_logger()
 
 
 @ENDPOINTS.get(_ROOM + "/waiting", VIEWERS, replies={200: "A page of it."}, problems=(NOT_DRAWN,))
-async def list_waiting(request: web.Request, page: PeoplePage) -> WaitingVisitors:
+async def list_waiting(request: web.Request, page: VisitorsPage) -> WaitingVisitors:
     """List the waiting visitors, in the order of the queue.
 
     Refused in a pre-queue, because places are secret until the opening.
     """
     room = room_of(request)
-    if _is_drawing(room):
+    if _is_in_prequeue(room):
         raise ProblemError(NOT_DRAWN, detail=NOT_DRAWN.meaning)
     waiting = await list_waiting_visitors(room, start=page.start, limit=page.limit)
     return WaitingVisitors(room=room.name, waiting=waiting, next=page.next(len(waiting)))
 
 
 @ENDPOINTS.get(_ROOM + "/sessions", VIEWERS, replies={200: "A page of them."})
-async def list_sessions(request: web.Request, page: PeoplePage) -> Sessions:
+async def list_sessions(request: web.Request, page: VisitorsPage) -> Sessions:
     """List the sessions, soonest to end first."""
     rows = await room_of(request).store.lists.sessions(offset=page.start, limit=page.limit)
     sessions = [Session(visitor=visitor, ends_at_ms=ends) for visitor, ends in rows]
     return Sessions(room=page.room, sessions=sessions, next=page.next(len(rows)))
 
 
-async def _resolve(request: web.Request, at: VisitorAddress) -> str:
-    return await resolve(at.visitor, room_of(request).store.lists.ids_by_number)
+async def _find_id(request: web.Request, params: VisitorAddress) -> str:
+    return await resolve_id(params.visitor, room_of(request).store.lists.ids_by_number)
 
 
 @ENDPOINTS.get(
@@ -78,21 +78,21 @@ async def _resolve(request: web.Request, at: VisitorAddress) -> str:
     replies={200: "The state is `unknown` where nothing is known of an id."},
     problems=(UNKNOWN_VISITOR, AMBIGUOUS_NUMBER),
 )
-async def find_visitor(request: web.Request, at: VisitorAddress) -> Visitor:
+async def find_visitor(request: web.Request, params: VisitorAddress) -> Visitor:
     """Find a visitor."""
     room = room_of(request)
-    id_ = await _resolve(request, at)
+    id_ = await _find_id(request, params)
     record = await room.store.lists.find(id_)
     visitor = Visitor(
         room=room.name,
         visitor=id_,
         number=visitor_number(id_),
-        state=_state(record),
+        state=_find_state(record),
         started_at_ms=record.started_ms,
         ends_at_ms=record.ends_ms,
         revoked_at_ms=record.revoked_ms,
     )
-    if record.place is not None and not _is_drawing(room):
+    if record.place is not None and not _is_in_prequeue(room):
         visitor.position, visitor.line_position = record.position, record.line_position
         visitor.line, visitor.class_ = record.place.line, record.place.class_name
         visitor.joined_at_ms = record.place.joined_ms
@@ -100,8 +100,7 @@ async def find_visitor(request: web.Request, at: VisitorAddress) -> Visitor:
 
 
 async def list_waiting_visitors(room: WaitingRoom, *, start: int, limit: int) -> list[Waiting]:
-    """Return a page of the waiting visitors, without the first `start` visitors. Raises
-    StoreError."""
+    """Return up to `limit` waiting visitors, after the first `start` of them. Raises StoreError."""
     rows = await room.store.lists.queue(offset=start, limit=limit)
     return [
         Waiting(
@@ -117,7 +116,7 @@ async def list_waiting_visitors(room: WaitingRoom, *, start: int, limit: int) ->
     ]
 
 
-def _state(
+def _find_state(
     record: VisitorRecord,
 ) -> Literal["waiting", "called", "inside", "revoked", "unknown"]:
     if record.position is not None:
@@ -129,7 +128,7 @@ def _state(
     return "unknown"
 
 
-def _is_drawing(room: WaitingRoom) -> bool:
+def _is_in_prequeue(room: WaitingRoom) -> bool:
     return room.settings.moments(room.clock.now_ms()).phase is Phase.PREQUEUE
 
 
@@ -139,16 +138,16 @@ def _is_drawing(room: WaitingRoom) -> bool:
     replies={200: "Done: the pass or ticket is void."},
     problems=(UNKNOWN_VISITOR, AMBIGUOUS_NUMBER),
 )
-async def release_visitor(request: web.Request, at: VisitorAddress) -> VisitorReleased:
+async def release_visitor(request: web.Request, params: VisitorAddress) -> VisitorReleased:
     """End a visitor's session or place."""
-    visitor = await _resolve(request, at)
+    visitor = await _find_id(request, params)
     if not await room_of(request).release(visitor, by=find_logged_name(request)):
         raise ProblemError(UNKNOWN_VISITOR, detail=f"{visitor} is neither inside nor waiting")
-    log.info("released", room=at.room, visitor=visitor)
-    return VisitorReleased(room=at.room, visitor=visitor)
+    log.info("released", room=params.room, visitor=visitor)
+    return VisitorReleased(room=params.room, visitor=visitor)
 
 
-#: The problem for each result of RoomStore.move or .reclassify if nothing was moved.
+#: The problem and its detail for each result below 0 of RoomStore.move or .reclassify.
 _MOVE_PROBLEMS = {
     -1: (NO_PLACE_FREE, "The visitors there joined at once; try 1."),
     -2: (NOT_DRAWN, "Nobody is moved before the pre-queue is over."),
@@ -168,15 +167,17 @@ _MOVE_PROBLEMS = {
         *(kind for kind, _ in _MOVE_PROBLEMS.values()),
     ),
 )
-async def move_visitor(request: web.Request, at: VisitorAddress, body: MoveVisitor) -> VisitorMoved:
+async def move_visitor(
+    request: web.Request, params: VisitorAddress, body: MoveVisitor
+) -> VisitorMoved:
     """Move a waiting visitor.
 
     Name either a `position` in the queue or another `class`, which changes the place too.
     """
     room, by, why = room_of(request), find_logged_name(request), body.why
-    visitor = await _resolve(request, at)
-    if not body.is_to_class:
-        to = body.position if isinstance(body.position, int) else PLACES[body.position]
+    visitor = await _find_id(request, params)
+    if not body.changes_class:
+        to = body.position if isinstance(body.position, int) else NAMED_POSITIONS[body.position]
         moved = await room.store.move(visitor, to, by=by, why=why)
     else:
         if body.class_ is not None:

@@ -1,4 +1,4 @@
-"""Requests and responses about changes of a room's settings, and about its log."""
+"""Request and response models of the endpoints that change a room's settings or show its log."""
 
 import json
 from typing import Annotated, Any, Literal
@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from sidecar.http.models import Body, Reply, Whole
 from sidecar.http.problem_kinds import Kind
-from sidecar.rooms.schemas.common import Count, Milliseconds, OfRoom, RoomAddress
+from sidecar.rooms.schemas.common import Count, Milliseconds, RoomAddress, RoomReply
 from sidecar.rooms.schemas.rooms import RoomState
 
 UNKNOWN_CHANGE = Kind(
@@ -32,27 +32,27 @@ class ActAddress(RoomAddress):
 
 
 class Changes(Body):
-    """Settings by name, under the rules of the configuration. app/openapi/settings.py adds their
+    """Settings by name, validated like the configuration. app/openapi/settings.py adds their JSON
     schema."""
 
     model_config = ConfigDict(extra="allow")
 
     @model_validator(mode="before")
     @classmethod
-    def _is_not_empty(cls, given: Any) -> Any:
-        if not given:
+    def _reject_empty_body(cls, body: Any) -> Any:
+        if not body:
             raise ValueError("the body names no setting")
-        return given
+        return body
 
 
 class Undo(Body):
     revision: Annotated[Whole, Field(ge=1, examples=[12])]
-    """The revision of the change: `change` in its response, `revision` in the log."""
+    """The revision of the change to undo: `change` in its response, `revision` in the log."""
 
 
 class ChangedRoom(RoomState):
     change: Count
-    """The revision of this change, by which it can be undone."""
+    """The revision of this change, which an undo names."""
 
 
 class Outlook(Reply):
@@ -63,18 +63,18 @@ class Outlook(Reply):
     called_in_a_minute: Count
     """Visitors in the queue who are called within a minute."""
     first_called_seconds: Count | None
-    """Seconds until the first of them is called. null: unknown, or nobody is called."""
+    """Seconds until the first visitor in the queue is called. null: unknown, or never."""
     last_called_seconds: Count | None
-    """Seconds until the last of them is called. null: unknown, or no such visitor."""
+    """Seconds until the last visitor in the queue is called. null: unknown, or never."""
 
 
-class Forecast(OfRoom):
+class Forecast(RoomReply):
     at_ms: Milliseconds
     """When the forecast was made."""
     waiting: Count
     """Visitors in the queue."""
     active: Count
-    """Sessions, with those of called visitors."""
+    """Sessions, including those of called visitors."""
     now: Outlook
     """The forecast with the settings in force."""
     then: Outlook
@@ -101,13 +101,13 @@ class Act(Reply):
     """The new values, or the operator's reason."""
 
     revision: Count | None = None
-    """The revision of a change of settings, by which it can be undone."""
+    """The revision of a change of settings, which an undo names."""
     changes: dict[str, SettingChange] | None = None
     """The values before and after a change of settings, by setting."""
 
     @classmethod
-    def of(cls, act: dict[str, Any]) -> "Act":
-        """Read an entry of the log (rooms/store/lists.py)."""
+    def from_log(cls, act: dict[str, Any]) -> "Act":
+        """Return the model of an entry of the log, as rooms/store/lists.py returns it."""
         changes = act.get("changes") and {
             name: SettingChange(
                 before=json.loads(before or "null"), after=json.loads(after or "null")
@@ -117,6 +117,6 @@ class Act(Reply):
         return cls.model_construct(**{**act, "changes": changes})
 
 
-class RoomLog(OfRoom):
+class RoomLog(RoomReply):
     log: list[Act]
     """The actions, latest first."""

@@ -1,4 +1,4 @@
-"""Types, problems and checks that several endpoints of rooms share."""
+"""Types, problems and checks that several endpoints of rooms use."""
 
 from collections.abc import Awaitable, Callable
 from typing import Annotated
@@ -45,12 +45,12 @@ def check_class(room: WaitingRoom, name: str) -> None:
         raise ProblemError(UNKNOWN_CLASS, detail=f"The classes of {room.name}: {names}.")
 
 
-async def resolve(id_or_number: str, find_ids: Callable[[str], Awaitable[list[str]]]) -> str:
-    """Return the id of the visitor whom an operator names by id or visitor number. `find_ids`
-    returns the ids with a number. Raises ProblemError if not exactly one visitor has it."""
+async def resolve_id(id_or_number: str, find_ids: Callable[[str], Awaitable[list[str]]]) -> str:
+    """Return the id of the visitor whom an operator names by id or by visitor number. `find_ids`
+    returns the ids of all visitors with a number. Raises ProblemError unless it is exactly one."""
     number = read_number(id_or_number)
     if number is None:
-        return id_or_number  # which is an id
+        return id_or_number
     visitors = await find_ids(number)
     if not visitors:
         raise ProblemError(UNKNOWN_VISITOR, detail=f"no visitor here has the number {number}")
@@ -70,7 +70,7 @@ VisitorName = Annotated[
 RoomName = Annotated[Name, Field(description="The room's name.")]
 Position = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
-Milliseconds = Annotated[int, Field(ge=0, description="ms since 1970, by the store's clock.")]
+Milliseconds = Annotated[int, Field(ge=0, description="ms since 1970, by the clock of Redis.")]
 
 
 class RoomAddress(Parameters):
@@ -80,13 +80,13 @@ class RoomAddress(Parameters):
 
 class VisitorAddress(RoomAddress):
     visitor: Annotated[VisitorName, Field(examples=["hQmVzkXy3c1tA9bWn0Lr-Q"])]
-    """The visitor's id, as in lists and in the log, or visitor number, as on the waiting page."""
+    """The visitor's id, as in lists and in the log, or the visitor number on the waiting page."""
 
 
-class OfRoom(Reply):
+class RoomReply(Reply):
     room: RoomName
 
 
-class OfVisitor(OfRoom):
+class VisitorReply(RoomReply):
     visitor: str
     """The visitor's id."""

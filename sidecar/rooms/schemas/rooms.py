@@ -1,4 +1,4 @@
-"""Requests and responses about a room: its settings, events, grants and log."""
+"""Request and response models of the endpoints for a room's state, events and grants."""
 
 from typing import Annotated, Any, Literal
 
@@ -6,13 +6,13 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from sidecar.http.models import Body, Reply, Time, Whole, wanted
 from sidecar.kit.setting_types import DURATION, parse_duration
-from sidecar.rooms.schemas.common import Count, OfRoom, Position, RoomAddress
+from sidecar.rooms.schemas.common import Count, Position, RoomAddress, RoomReply
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.grants import MAX_LIFE_S
 from sidecar.visitors.model import Phase
 
 MAX_GRANTS = 1000
-DEFAULT_LIFE_S = 86_400
+DEFAULT_LIFETIME_S = 86_400
 
 
 class PreviewParameters(RoomAddress):
@@ -48,7 +48,7 @@ class GrantRequest(Body):
                 ]
             }
         ),
-    ] = DEFAULT_LIFE_S
+    ] = DEFAULT_LIFETIME_S
     """Seconds, or text with a unit such as `2h`. At most 366 days."""
     once: bool = False
     """Whether each grant can be used only once, by one visitor."""
@@ -56,7 +56,7 @@ class GrantRequest(Body):
     """How many grants to issue. More than one only with `once`."""
 
     @model_validator(mode="after")
-    def _are_not_the_same(self) -> "GrantRequest":
+    def _require_once_for_several(self) -> "GrantRequest":
         if self.count > 1 and not self.once:
             raise ValueError("count: all would be the same; say once too")
         return self
@@ -71,19 +71,19 @@ class SubQueue(Reply):
     """The estimated wait of a newcomer. null: unknown."""
 
 
-class RoomState(OfRoom):
+class RoomState(RoomReply):
     mode: Literal["open", "paused", "draining", "running"]
     """`open`: all visitors pass. `paused`: nobody is called. `draining`: nobody new may wait."""
     phase: Phase
-    """The phase of the room, by its events."""
+    """The phase of the room, which its events determine."""
     event: str | None
-    """The event whose pre-queue or opening is on. null: none."""
+    """The event that is open or in its pre-queue. null: none."""
     coming: str | None
     """The next event. null: none."""
     waiting: Count
     """Visitors in the queue."""
     active: Count
-    """Sessions, with those of called visitors."""
+    """Sessions, including those of called visitors."""
     provisional: Count
     """Sessions of visitors who were called and have not arrived yet."""
     wait_seconds: Count | None
@@ -91,7 +91,7 @@ class RoomState(OfRoom):
     lines: list[SubQueue]
     """The room's sub-queues. Drawn places are in none of them."""
     revision: Count
-    """The number of the last change of settings. Grows with each change."""
+    """The number of the last change of settings. It grows with each change."""
     replicas: Count
     """Replicas that asked Redis in the last seconds."""
     recovery_stage: Literal[0, 1, 2]
@@ -100,12 +100,12 @@ class RoomState(OfRoom):
     recovers_until: Time | None
     """When the recovery ends. null: `recovery_stage` is not 2."""
     settings: RoomSettings
-    """The settings in force, with changes made at run time. Durations are seconds, times ms since
-    1970."""
+    """The settings in force, including changes made at run time. Durations are in seconds, times
+    in ms since 1970."""
     changed: dict[str, Any]
     """Only the settings that were changed at run time."""
     counters: dict[str, int]
-    """Totals since Redis was empty: `joined`, `called`, `admitted` and others."""
+    """Totals since Redis was last empty: `joined`, `called`, `admitted` and others."""
 
 
 class RoomStates(Reply):
@@ -113,14 +113,14 @@ class RoomStates(Reply):
     """All rooms."""
 
 
-class Removed(OfRoom):
+class Removed(RoomReply):
     removed: Count
     """How many places were removed."""
 
 
 class Step(Reply):
     step: Literal["prequeue_from", "opens_at", "closes_at"]
-    """The setting of the event that holds the time."""
+    """The setting of the event that has this time."""
     phase: Phase
     """The phase that begins then."""
     at: Time
@@ -131,7 +131,7 @@ class Step(Reply):
     """Seconds from now to this time. Negative: it is past."""
 
 
-class Holding(Reply):
+class SettingsAtTime(Reply):
     total_active_users: Count
     """The cap at that time."""
     new_users_per_minute: Position | None
@@ -140,22 +140,22 @@ class Holding(Reply):
     """The message at that time. null: none."""
 
 
-class EventPreview(Holding):
+class EventPreview(SettingsAtTime):
     """An event, with the settings in force while it is open."""
 
     name: str
     """The event's name."""
     timezone: str
-    """Its time zone."""
+    """The event's time zone."""
     state: Literal["coming", "prequeue", "open", "over"]
-    """Its state at the time of the preview."""
+    """The event's state at the time of the preview."""
     before: Phase
     """The room's phase until the event begins."""
     steps: list[Step]
     """The steps of the event, by time."""
 
 
-class EventsPreview(OfRoom, Holding):
+class EventsPreview(RoomReply, SettingsAtTime):
     at: Time
     """The time of the preview."""
     local: Time
@@ -163,7 +163,7 @@ class EventsPreview(OfRoom, Holding):
     phase: Phase
     """The room's phase."""
     event: str | None
-    """The event whose pre-queue or opening is on. null: none."""
+    """The event that is open or in its pre-queue. null: none."""
     coming: str | None
     """The next event. null: none."""
     mode: str
@@ -171,10 +171,10 @@ class EventsPreview(OfRoom, Holding):
     events: list[EventPreview]
     """The events, by time."""
     warnings: list[str]
-    """Settings that are allowed and look like mistakes."""
+    """Warnings about settings that are allowed but look like mistakes."""
 
 
-class IssuedGrants(OfRoom):
+class IssuedGrants(RoomReply):
     class_: str = Field(serialization_alias="class")
     """The class that the grants give."""
     expires_at: Time

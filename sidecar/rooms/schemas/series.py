@@ -1,37 +1,37 @@
-"""Requests and responses of the endpoint for a room's time series."""
+"""Request and response models of the endpoint for a room's time series."""
 
 from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
 from sidecar.http.models import Reply
-from sidecar.rooms.schemas.common import Count, Milliseconds, OfRoom, RoomAddress
+from sidecar.rooms.schemas.common import Count, Milliseconds, RoomAddress, RoomReply
 
 DAY_S = 86_400
 
 
 class SeriesParameters(RoomAddress):
     from_: Annotated[Milliseconds | None, Field(alias="from")] = None
-    """The begin of the series, ms since 1970. Default: an hour before `until`."""
+    """The start of the series, ms since 1970. Default: an hour before `until`."""
     until: Milliseconds | None = None
     """The end of the series, ms since 1970. Default: now."""
     step: Annotated[int, Field(ge=60, le=DAY_S)] = 60
-    """The length of a step, in seconds. Beyond two hours ago it is at least five minutes."""
+    """The length of a step, in seconds. More than two hours ago it is at least five minutes."""
 
 
 class SeriesStep(Reply):
     wait_half: float | None
-    """The median wait of admitted visitors, in seconds. null: nobody was admitted."""
+    """The median wait of the admitted visitors, in seconds. null: nobody was admitted."""
     wait_most: float | None
-    """The 90th percentile of their waits, in seconds. null: nobody was admitted."""
+    """The 90th percentile of the waits, in seconds. null: nobody was admitted."""
     from_ms: Milliseconds
     """When the step begins."""
     ends_ms: Milliseconds
-    """When the step ends. Where samples are missing, a step is longer than you asked for."""
+    """When the step ends. Where samples are missing, a step is longer than requested."""
     waiting: Count
     """Visitors in the queue at the end of the step."""
     active: Count
-    """Sessions at the end of the step, with those of called visitors."""
+    """Sessions at the end of the step, including those of called visitors."""
     cap: Count
     """The cap at the end of the step."""
     joined: Count
@@ -48,15 +48,15 @@ class SeriesEvent(Reply):
     name: str
     """The event's name."""
     prequeue_from: Milliseconds | None
-    """When its pre-queue begins. null: it has none."""
+    """When the event's pre-queue begins. null: the event has none."""
     opens_at: Milliseconds
-    """When it opens."""
+    """When the room opens."""
     closes_at: Milliseconds | None
-    """When it closes. null: when the next event begins."""
+    """When the event ends. null: when the next event begins."""
 
 
-class Series(OfRoom):
+class Series(RoomReply):
     steps: list[SeriesStep]
     """The steps, oldest first. The first step begins with the oldest sample at the earliest."""
     events: list[SeriesEvent]
-    """The room's events, also those outside of the series."""
+    """All events of the room, even those outside of the series."""

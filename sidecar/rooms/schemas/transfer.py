@@ -1,4 +1,4 @@
-"""Requests and responses of the endpoints that move a room from one Redis to another."""
+"""Request and response models of the endpoints that move a room from one Redis to another."""
 
 from typing import Annotated, Any, Literal
 
@@ -6,7 +6,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from sidecar.http.models import MAX_NUMBER, Body, Number, Reply, matching, wanted
 from sidecar.http.problem_kinds import Kind
-from sidecar.rooms.schemas.common import Count, OfRoom, RoomAddress, RoomName
+from sidecar.rooms.schemas.common import Count, RoomAddress, RoomName, RoomReply
 from sidecar.rooms.store.transfer import FORMAT, PAGE, READ_ORDER, WRITE_ORDER, find_row_problem
 
 QUEUE_RESET = Kind(
@@ -33,11 +33,11 @@ class ExportParameters(RoomAddress):
 
 
 #: The JSON schema of rows, which are lists of a name and numbers.
-_ROWS: Any = {
+_ROWS_SCHEMA: Any = {
     "items": {"type": "array", "items": {"type": ["string", "number"]}, "minItems": 1},
     "maxItems": PAGE,
 }
-_Exact = Annotated[Number, wanted(f"a whole number from 0 to {MAX_NUMBER}")]
+_ExactInteger = Annotated[Number, wanted(f"a whole number from 0 to {MAX_NUMBER}")]
 
 
 class ExportHead(Reply):
@@ -50,9 +50,9 @@ class ExportHead(Reply):
     ]
     """The format of the file."""
     room: RoomName
-    exported_at_ms: _Exact
+    exported_at_ms: _ExactInteger
     """When the export began."""
-    epoch: _Exact
+    epoch: _ExactInteger
     """The epoch of the queue, which grows with each reset."""
     settings: dict[str, Any]
     """The settings that were changed at run time."""
@@ -67,23 +67,23 @@ class ExportHead(Reply):
 class ExportRows(Reply):
     kind: Annotated[str, Field(json_schema_extra={"enum": list(WRITE_ORDER)})]
     """The kind of the rows."""
-    rows: Annotated[list[Any], Field(json_schema_extra=_ROWS)]
-    """Lists of a name and numbers."""
+    rows: Annotated[list[Any], Field(json_schema_extra=_ROWS_SCHEMA)]
+    """The rows: lists of a name, such as a visitor's id, and numbers."""
 
 
 class ExportPage(Reply):
     lines: list[ExportHead | ExportRows]
     """Lines of the file."""
     next: str | None
-    """The `cursor` of the next page. null: this is the last."""
+    """The `cursor` of the next page. null: this is the last page."""
 
 
 _KINDS = ("begin", *WRITE_ORDER, "end")
-_AN_OBJECT: Any = {"type": "object"}
+_OBJECT_SCHEMA: Any = {"type": "object"}
 
 
 class ImportStep(Body):
-    """The steps `begin` and `end` with the head, or one line of the file with its rows."""
+    """One step of an import: `begin` or `end` with the file's head, or one line with rows."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -96,7 +96,7 @@ class ImportStep(Body):
             ],
             "oneOf": [
                 {
-                    "properties": {"kind": {"enum": ["begin", "end"]}, "head": _AN_OBJECT},
+                    "properties": {"kind": {"enum": ["begin", "end"]}, "head": _OBJECT_SCHEMA},
                     "required": ["head"],
                 },
                 {
@@ -115,15 +115,15 @@ class ImportStep(Body):
     """`begin`, the kind of the rows, or `end`."""
     head: ExportHead | None = None
     """The first line of the file, for `begin` and `end`."""
-    rows: Annotated[list[Any], Field(max_length=PAGE, json_schema_extra=_ROWS)] = Field(
+    rows: Annotated[list[Any], Field(max_length=PAGE, json_schema_extra=_ROWS_SCHEMA)] = Field(
         default_factory=list
     )
     """The rows of one line of the file."""
-    exported_at_ms: _Exact = 0
+    exported_at_ms: _ExactInteger = 0
     """The `exported_at_ms` of the head. Needed with rows."""
 
     @model_validator(mode="after")
-    def _is_whole(self) -> "ImportStep":
+    def _check_completeness(self) -> "ImportStep":
         if self.kind not in _KINDS:
             raise ValueError(f"kind: one of {', '.join(_KINDS)}")
         if self.kind not in WRITE_ORDER:
@@ -133,8 +133,8 @@ class ImportStep(Body):
             raise ValueError(f"{' and '.join(sorted(missing))}: needed for {self.kind}")
         elif problem := next(
             (
-                f"rows[{at}]: {reason}"
-                for at, row in enumerate(self.rows)
+                f"rows[{index}]: {reason}"
+                for index, row in enumerate(self.rows)
                 if (reason := find_row_problem(self.kind, row))
             ),
             None,
@@ -143,6 +143,6 @@ class ImportStep(Body):
         return self
 
 
-class Imported(OfRoom):
+class Imported(RoomReply):
     added: Count = 0
-    """How many members were new here."""
+    """How many rows were new in this Redis."""

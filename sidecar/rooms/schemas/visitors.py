@@ -1,4 +1,4 @@
-"""Requests and responses about a room's visitors."""
+"""Request and response models of the endpoints for a room's visitors."""
 
 from typing import Annotated, Any, Literal
 
@@ -6,7 +6,13 @@ from pydantic import ConfigDict, Field, model_validator
 
 from sidecar.http.models import Body, OffsetPage, PageReply, Reply, Whole, wanted
 from sidecar.http.problem_kinds import Kind
-from sidecar.rooms.schemas.common import Milliseconds, OfRoom, OfVisitor, Position, RoomAddress
+from sidecar.rooms.schemas.common import (
+    Milliseconds,
+    Position,
+    RoomAddress,
+    RoomReply,
+    VisitorReply,
+)
 
 NOT_DRAWN = Kind(
     "not_drawn",
@@ -37,14 +43,14 @@ DRAWN_PLACE = Kind(
     "Wait for the opening, then move the visitor.",
 )
 MAX_POSITION = 100_000_000
-#: The positions that have a name. RoomStore.move takes 0 for the place before the first move.
-PLACES = {"head": 1, "back": 0}
+#: The positions that have a name. For RoomStore.move, 0 is the place before the first move.
+NAMED_POSITIONS = {"head": 1, "back": 0}
 MAX_REASON = 200
-#: Excludes line ends and other control characters. Pydantic itself refuses lone surrogates.
+#: Excludes line ends and other control characters. Pydantic itself rejects lone surrogates.
 _REASON = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
 
 
-class PeoplePage(RoomAddress, OffsetPage):
+class VisitorsPage(RoomAddress, OffsetPage):
     pass
 
 
@@ -81,13 +87,13 @@ class MoveVisitor(Body):
 
     @model_validator(mode="before")
     @classmethod
-    def _is_one_of_them(cls, given: Any) -> Any:
-        if ("position" in given) == ("class" in given):
+    def _require_position_or_class(cls, body: Any) -> Any:
+        if ("position" in body) == ("class" in body):
             raise ValueError('position: say either this, such as {"position": 1}, or class')
-        return given
+        return body
 
     @property
-    def is_to_class(self) -> bool:
+    def changes_class(self) -> bool:
         return "class_" in self.model_fields_set
 
 
@@ -105,10 +111,10 @@ class Waiting(Reply):
     class_: str = Field(serialization_alias="class")
     """The visitor's class. Empty: none, or the place was drawn."""
     joined_at_ms: Milliseconds | None
-    """When the visitor joined the queue. null: places are drawn."""
+    """When the visitor joined the queue. null: places are drawn by lot."""
 
 
-class WaitingVisitors(OfRoom, PageReply):
+class WaitingVisitors(RoomReply, PageReply):
     waiting: list[Waiting]
     """The waiting visitors, in the order of the queue."""
 
@@ -120,17 +126,17 @@ class Session(Reply):
     """When the session ends without another request."""
 
 
-class Sessions(OfRoom, PageReply):
+class Sessions(RoomReply, PageReply):
     sessions: list[Session]
     """The sessions, soonest to end first."""
 
 
-class Visitor(OfVisitor):
+class Visitor(VisitorReply):
     number: str
     """The visitor number, as on the waiting page."""
     state: Literal["waiting", "called", "inside", "revoked", "unknown"]
-    """`called`: the visitor was called, and the browser has not arrived yet. `revoked`: released or
-    left."""
+    """`called`: the visitor was called, and has not arrived yet. `inside`: the visitor has a
+    session. `revoked`: the visitor was released or left."""
     position: Position | None = None
     """The position in the whole queue. null in a pre-queue."""
     line: str | None = None
@@ -138,7 +144,7 @@ class Visitor(OfVisitor):
     class_: str = Field(default="", serialization_alias="class")
     """The class, while the visitor waits. Empty: none, or the place was drawn."""
     joined_at_ms: Milliseconds | None = None
-    """When the visitor joined the queue, while waiting. null: places are drawn."""
+    """When the visitor joined the queue, while waiting. null: places are drawn by lot."""
     line_position: Position | None = None
     """The approximate position in the sub-queue."""
     started_at_ms: Milliseconds | None
@@ -149,11 +155,11 @@ class Visitor(OfVisitor):
     """When the pass or ticket became void."""
 
 
-class VisitorReleased(OfVisitor):
+class VisitorReleased(VisitorReply):
     released: Literal[True] = True
     """Always true."""
 
 
-class VisitorMoved(OfVisitor):
+class VisitorMoved(VisitorReply):
     position: Position
     """The new position."""
