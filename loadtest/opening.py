@@ -237,7 +237,7 @@ async def _find_misplaced(
     if not isinstance(room.draws, Draws):
         return ["nothing is drawn"]
     drawn: list[Any] = await redis.zrange(room_key(NAME, "drawn"), 0, -1)
-    secret = room.draws.secret(room.settings.events[0])
+    secret = room.draws.get_secret(room.settings.events[0])
     by_lots = sort_by_lot(secret, (ticket.visitor for ticket in tickets))
     if [text(visitor) for visitor in drawn] != by_lots or len(by_lots) != amount.visitors:
         return [f"{len(drawn)} of {amount.visitors} stand in the list, or not by their lots"]

@@ -115,7 +115,7 @@ def create_edge_app(
     app[claim.CLAIM_PAGE] = claim.ClaimPage(static)
     app[events.STREAMS] = events.Streams(event_streams)
     app.cleanup_ctx.append(check_permit.finish_writes)
-    app[draw.DRAW_PAGE] = draw.load_page(static)
+    app[draw.DRAW_PAGE] = draw.load_draw_page(static)
     fast = dict(FAST_EDGE)
     # The most frequent requests get routes without a pattern, because aiohttp finds them faster.
     for room in services.rooms:

@@ -17,11 +17,11 @@ from sidecar.rooms.openings import RoomEvent
 from sidecar.visitors.model import LOT_BITS
 from sidecar.visitors.tokens import is_visitor_id
 
-Hex = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+HexDigits = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 #: A string without control characters. A verifier prints it, and may not trust the publisher.
-Plain = Annotated[str, Field(pattern=r"^[\x21-\x7e]{1,64}$")]
+PrintableText = Annotated[str, Field(pattern=r"^[\x21-\x7e]{1,64}$")]
 #: A visitor's id and place. The first place is 1.
-Row = tuple[Plain, Annotated[int, Field(strict=True, ge=-(2**53), le=2**53)]]
+PlaceRow = tuple[PrintableText, Annotated[int, Field(strict=True, ge=-(2**53), le=2**53)]]
 
 
 # The draw ----------------------------------------------------------------------------------------
@@ -72,23 +72,23 @@ class PublishedDraw(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    room: Plain
-    event: Plain
-    commitment: Hex
-    revealed_at: Plain
+    room: PrintableText
+    event: PrintableText
+    commitment: HexDigits
+    revealed_at: PrintableText
     #: The secret. None until REVEAL_AFTER_MS after the opening.
-    secret: Hex | None = None
+    secret: HexDigits | None = None
     count: Annotated[int, Field(ge=0, le=2**53)] | None = None
-    places_sha256: Hex | None = None
+    places_sha256: HexDigits | None = None
     places_url: Annotated[str, Field(pattern=r"^[\x21-\x7e]{1,500}$")] | None = None
-    store_emptied_at: Plain | None = None
+    store_emptied_at: PrintableText | None = None
 
 
 class SavedDraw(BaseModel):
     """A draw with its places, as saved in a file."""
 
     draw: PublishedDraw
-    places: list[Row]
+    places: list[PlaceRow]
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,8 +37,8 @@ ENDPOINTS = Endpoints("visitor", find=room_of, problems=(UNKNOWN_ROOM, NO_DRAW, 
 DRAW_PAGE = web.AppKey("draw_page", str)
 
 
-def load_page(static: Path) -> str:
-    """Read the page that verifies a draw. Older static files lack it; then use the package's."""
+def load_draw_page(static: Path) -> str:
+    """Read the page that verifies a draw, from the package if older static files lack the page."""
     file = static / "draw.html"
     file = file if file.exists() else find_share("static") / "draw.html"
     return file.read_text(encoding="utf-8")
@@ -70,11 +70,11 @@ async def get_draw(request: web.Request, params: DrawParameters) -> web.Response
         opens_at=iso(event.opens_at),
         revealed_at=iso(event.opens_at + REVEAL_AFTER_MS),
         updated_at=iso(now_ms),
-        commitment=draws.commitment(event),
+        commitment=draws.get_commitment(event),
     )
     if _is_public(room, event):
-        members = {"secret": draws.secret(event), **await _find_list_members(room, draws, event)}
-        draw = draw.model_copy(update=members)
+        members = await _find_list_members(room, draws, event)
+        draw = draw.model_copy(update={"secret": draws.get_secret(event), **members})
     return draw.response(headers=_CORS)
 
 

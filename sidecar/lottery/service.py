@@ -40,18 +40,18 @@ class Draws:
 
     def compute_lot(self, event: RoomEvent, visitor: str) -> int:
         """Return a visitor's lot, which decides the place in an event's draw."""
-        return draw.compute_lot(self.secret(event), visitor)
+        return draw.compute_lot(self.get_secret(event), visitor)
 
     def is_agreed(self, event: RoomEvent) -> bool:
         """Return True if the replicas have agreed on the commitment of an event's draw."""
         return event.draw_key in self._published
 
-    def commitment(self, event: RoomEvent) -> str:
+    def get_commitment(self, event: RoomEvent) -> str:
         """Return the published commitment, or the commitment to publish."""
         published = self._published.get(event.draw_key)
-        return draw.compute_commitment(self.secret(event)) if published is None else published
+        return draw.compute_commitment(self.get_secret(event)) if published is None else published
 
-    def secret(self, event: RoomEvent) -> str:
+    def get_secret(self, event: RoomEvent) -> str:
         """Return the secret of a draw. Do not publish it before the draw is revealed."""
         if event.draw_key not in self._secrets:
             self._secrets[event.draw_key] = self._choose_secret(event)
@@ -69,7 +69,7 @@ class Draws:
             published = await self.store.read_published()
             for event in draws:
                 if event.draw_key not in published:
-                    value = await self.store.publish(event.draw_key, self.commitment(event))
+                    value = await self.store.publish(event.draw_key, self.get_commitment(event))
                     published[event.draw_key] = value
             self.record_published(published)
             self._refreshed_state = state

@@ -62,7 +62,7 @@ class DrawsStore(PlainCommands):
         visitors: list[str] = []
         while limit > len(visitors):
             number, start = divmod(offset + len(visitors), PAGE)
-            page = await self._cached_page(begins_ms, number)
+            page = await self._read_cached_page(begins_ms, number)
             visitors += page[start : start + limit - len(visitors)]
             if len(page) < PAGE:
                 break
@@ -126,7 +126,7 @@ class DrawsStore(PlainCommands):
             return None
         return ListDigest(count, digest.hexdigest())
 
-    async def _cached_page(self, begins_ms: int, number: int) -> list[str]:
+    async def _read_cached_page(self, begins_ms: int, number: int) -> list[str]:
         now_s = time.monotonic()
         read_s, visitors = self._pages.get((begins_ms, number), (-CACHE_S, []))
         if now_s - read_s < CACHE_S:

@@ -19,7 +19,7 @@ APPEARANCE = frozenset({"accent", "background", "font", "footer", "custom_css"})
 MAX_LINKS = 8
 MAX_CSS = 10_000
 
-PATH = re.compile(r"/(?!/)[A-Za-z0-9._~%+@=&?:,/-]+\Z")
+_SITE_PATH = re.compile(r"/(?!/)[A-Za-z0-9._~%+@=&?:,/-]+\Z")
 _FONT_FILE = re.compile(r"/(?!/)[A-Za-z0-9._~%+@/-]+\.(?:woff2?|[ot]tf)(?:\?[\w.=-]*)?\Z")
 _FONT_FAMILY = re.compile(r"(['\"]?)([^\W_][\w .+-]{0,60}|-apple-system)\1\Z")
 _IDENTIFIER = re.compile(r"-?[A-Za-z][A-Za-z0-9-]*\Z")
@@ -67,7 +67,7 @@ def _check_colour(value: str) -> str:
 
 def _check_path(value: str) -> str:
     """Check that the value is the path of a file on the room's own site."""
-    if not PATH.match(value):
+    if not _SITE_PATH.match(value):
         raise ValueError("write a path on your site, such as /_waitroom/static/shop.svg")
     return value
 
@@ -153,12 +153,12 @@ def _find_link_count_problems(links: tuple[Link, ...]) -> list[str]:
     return [] if len(links) <= MAX_LINKS else [f"at most {MAX_LINKS} links, not {len(links)}"]
 
 
-_LINK = '{"text": "Imprint", "address": "https://shop.example/imprint"}'
+_LINK_EXAMPLE = '{"text": "Imprint", "address": "https://shop.example/imprint"}'
 ColourText = Annotated[str, Field(max_length=80), AfterValidator(_check_colour)]
 Font = Annotated[str, Field(max_length=300), AfterValidator(_check_font)]
 Links = Annotated[
-    tuple[Annotated[Link, table_validator(_LINK)], ...],
-    list_validator(_LINK),
+    tuple[Annotated[Link, table_validator(_LINK_EXAMPLE)], ...],
+    list_validator(_LINK_EXAMPLE),
     problems_validator(_find_link_count_problems),
 ]
 SitePath = Annotated[str, Field(max_length=500), AfterValidator(_check_path)]

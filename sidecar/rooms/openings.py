@@ -74,7 +74,7 @@ class RoomEvent(BaseModel):
 
     @property
     def begins_ms(self) -> int:
-        """When visitors may join first, in ms: at the start of the pre-queue or at the opening."""
+        """When visitors may begin to join, in ms: the start of the pre-queue, or the opening."""
         return self.opens_at if self.prequeue_from is None else self.prequeue_from
 
     @property
@@ -114,10 +114,10 @@ def find_event_problems(events: Sequence[RoomEvent]) -> list[str]:
     return problems
 
 
-_EVENT = '{"name": "sale", "timezone": "Europe/Zurich", "opens_at": "2026-12-01 10:00"}'
+_EVENT_EXAMPLE = '{"name": "sale", "timezone": "Europe/Zurich", "opens_at": "2026-12-01 10:00"}'
 Events = Annotated[
-    tuple[Annotated[RoomEvent, table_validator(_EVENT)], ...],
-    list_validator(_EVENT),
+    tuple[Annotated[RoomEvent, table_validator(_EVENT_EXAMPLE)], ...],
+    list_validator(_EVENT_EXAMPLE),
     problems_validator(find_event_problems),
 ]
 

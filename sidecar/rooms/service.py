@@ -35,7 +35,7 @@ from sidecar.rooms.places import (
     read_claim,
 )
 from sidecar.rooms.settings import RoomSettings, merge_settings
-from sidecar.rooms.shield import Shelter, Shield
+from sidecar.rooms.shield import Shield, ShieldVerdict
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.rooms.store.scripts import REVOCATIONS_LIMIT, ClassClaim, RoomStore
 from sidecar.visitors.answer import Answer, build_answer
@@ -257,8 +257,8 @@ class WaitingRoom:
             await self._release_orphans()  # before this replica reports its own admissions
         await self._report_admissions()
         await self._restore_lost_data(snapshot)
-        pass_ms = int(self.settings.session_duration * 1000)
-        self._revoked = snapshot.keep_unexpired(self._revoked, pass_ms)
+        session_ms = int(self.settings.session_duration * 1000)
+        self._revoked = snapshot.keep_unexpired(self._revoked, session_ms)
         self.snapshot = snapshot
         self._shield.raise_until(snapshot.shield_until_ms)
         settings, problems = merge_settings(self.file_settings, snapshot.overrides, snapshot.now_ms)
@@ -281,7 +281,7 @@ class WaitingRoom:
             self._revoked_seen_ms = 0
             last = self.snapshot
             await self.store.restore_lost(self._revoked, last.overrides, epoch=last.epoch)
-        elif self.snapshot is not None and snapshot.behind > self.snapshot.behind:
+        elif self.snapshot is not None and snapshot.rollbacks > self.snapshot.rollbacks:
             hint = "sessions and places of the last seconds come back by themselves"
             log.warning("store_behind", room=self.name, hint=hint)
             await self.store.restore_lost(self._revoked, {}, epoch=0)
@@ -372,16 +372,16 @@ class WaitingRoom:
             # answer cached while the shield was up, so visitors outside the roll-out get it too.
             if outside and not from_page and not self._shield.is_cached_by_nginx(now_ms):
                 return Answer(VisitorState.ADMITTED, uncounted="outside")
-            return Answer(VisitorState.NOT_QUEUED, joins_later=self._shield.is_up(now_ms))
+            return Answer(VisitorState.NOT_QUEUED, joins_later=self._shield.is_active(now_ms))
         is_cacheable = not has_exemptions(settings)
         if not outside and settings.moments(now_ms).phase is Phase.CLOSED:
             return Answer(
                 VisitorState.CLOSED, is_settled=is_cacheable and not has_partial_rollout(settings)
             )
         if not (outside and from_page):
-            shelter = self._apply_shield(bearer)
-            if shelter is not Shelter.NONE:
-                is_settled = is_cacheable and shelter is Shelter.UP and not from_page
+            verdict = self._apply_shield(bearer)
+            if verdict is not ShieldVerdict.NONE:
+                is_settled = is_cacheable and verdict is ShieldVerdict.UP and not from_page
                 return Answer(VisitorState.NOT_QUEUED, is_settled=is_settled, joins_later=True)
         if outside:
             return Answer(VisitorState.ADMITTED, outside, uncounted="outside")
@@ -389,17 +389,17 @@ class WaitingRoom:
             bearer.address_digest(self.name, self.settings), read_claim(bearer)
         )
 
-    def _apply_shield(self, bearer: Bearer) -> Shelter:
+    def _apply_shield(self, bearer: Bearer) -> ShieldVerdict:
         if bearer.has_waited:
             return self._shield.check_join(bearer.address, self.clock.now_ms())
         until_ms = self._shield.until_ms
-        shelter = self._shield.count_newcomer(self.settings.shield_above, self.clock.now_ms())
+        verdict = self._shield.count_newcomer(self.settings.shield_above, self.clock.now_ms())
         if self._shield.until_ms != until_ms:
             log.warning("shield_up", room=self.name)
             task = asyncio.create_task(self._report_shield())
             self._shield_reports.add(task)
             task.add_done_callback(self._shield_reports.discard)
-        return shelter
+        return verdict
 
     async def _report_shield(self) -> None:
         """Ask the other replicas through Redis to raise their shields. If Redis does not reply,

@@ -22,11 +22,11 @@ PERIOD_MS = 4_000
 PROBE_MS = BRIEF_TTL_MS + 500
 #: The rate and the burst of joins from one IP address. All visitors behind the address of an office
 #: or mobile carrier may join within seconds.
-JOINS_PER_S, JOINS_AT_ONCE = 20, 200
+JOINS_PER_S, JOINS_BURST = 20, 200
 
 
-class Shelter(Enum):
-    """How the shield treats one newcomer."""
+class ShieldVerdict(Enum):
+    """What the shield decides about one newcomer."""
 
     #: The newcomer gets a place at once.
     NONE = auto()
@@ -50,34 +50,34 @@ class Shield:
     _level: float = 0.0
     _level_ms: int = 0
     _joins: AddressLimit = field(
-        default_factory=lambda: AddressLimit(per_s=JOINS_PER_S, burst=JOINS_AT_ONCE)
+        default_factory=lambda: AddressLimit(per_s=JOINS_PER_S, burst=JOINS_BURST)
     )
 
-    def check_join(self, address: str, now_ms: int) -> Shelter:
+    def check_join(self, address: str, now_ms: int) -> ShieldVerdict:
         """Decide about a newcomer who joins from the waiting page and was counted before. Only the
         limit on joins from one IP address may delay such a newcomer."""
-        is_limited = self.is_up(now_ms) and is_global(address)
+        is_limited = self.is_active(now_ms) and is_global(address)
         must_wait = is_limited and self._joins.wait_s(address, now_ms / 1000) > 0
-        return Shelter.PROBING if must_wait else Shelter.NONE
+        return ShieldVerdict.PROBING if must_wait else ShieldVerdict.NONE
 
-    def is_up(self, now_ms: int) -> bool:
+    def is_active(self, now_ms: int) -> bool:
         """Return True while the shield is up, or is probing whether the flood is over."""
         return now_ms < self.until_ms + PROBE_MS
 
-    def count_newcomer(self, shield_above: int, now_ms: int) -> Shelter:
+    def count_newcomer(self, shield_above: int, now_ms: int) -> ShieldVerdict:
         """Count a newcomer, and decide how they are treated. `shield_above` is in newcomers per
         second; `now_ms` is the time of Redis."""
         if now_ms < self.until_ms:
-            return Shelter.UP
-        is_probing = self.is_up(now_ms)
+            return ShieldVerdict.UP
+        is_probing = self.is_active(now_ms)
         rate = shield_above / 2 if is_probing else shield_above
         leaked = max(0, now_ms - self._level_ms) * rate / 1000
         self._level = max(0.0, self._level - leaked) + 1
         self._level_ms = now_ms
         if self._level > (max(1, rate / 2) if is_probing else rate):
             self.until_ms = (now_ms // PERIOD_MS + 2) * PERIOD_MS
-            return Shelter.UP
-        return Shelter.PROBING if is_probing else Shelter.NONE
+            return ShieldVerdict.UP
+        return ShieldVerdict.PROBING if is_probing else ShieldVerdict.NONE
 
     def is_cached_by_nginx(self, now_ms: int) -> bool:
         """Return True while nginx may still answer newcomers with the verdict that it cached while

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from sidecar.rooms.service import WaitingRoom
-from sidecar.rooms.shield import Shelter
+from sidecar.rooms.shield import ShieldVerdict
 from tests.support.replica import cookie_of
 
 HTML = {"Accept": "text/html"}
@@ -231,7 +231,7 @@ async def test_what_was_sent_is_never_asked_for_by_get(gate, referer, leads_to):
 async def test_behind_the_shield_the_page_takes_the_place(gate, monkeypatch):
     """While the shield is up the page joins, by its script or by its refresh."""
     ask = await gate()
-    monkeypatch.setattr(WaitingRoom, "_apply_shield", lambda *_: Shelter.UP)
+    monkeypatch.setattr(WaitingRoom, "_apply_shield", lambda *_: ShieldVerdict.UP)
     reply = await ask()
     text = await reply.text()
     assert (reply.status, data(text, "state")) == (503, "not_queued")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidecar.rooms.shield import JOINS_AT_ONCE, JOINS_PER_S
+from sidecar.rooms.shield import JOINS_BURST, JOINS_PER_S
 from sidecar.visitors.tokens import JOIN_FROM_S, JOIN_UNTIL_S, Tokens
 from tests.support.replica import HTML, KEYS
 
@@ -84,9 +84,9 @@ async def test_an_address_takes_so_many_places(site):
     url = await told_to_join(site)
     for address in ("9.9.9.9", "2620:fe::9"):
         before = await places(site)
-        for _ in range(JOINS_AT_ONCE + 50):
+        for _ in range(JOINS_BURST + 50):
             await join(site, url, address=address)
-        assert await places(site) == before + JOINS_AT_ONCE
+        assert await places(site) == before + JOINS_BURST
     assert (await join(site, url, address="2620:fe::1"))["state"] == "not_queued"
     assert (await join(site, url, address="2620:fe:0:1::1"))["state"] == "waiting"
     site.turn.forward(1)
@@ -99,9 +99,9 @@ async def test_what_may_be_a_proxy_is_not_limited(site, address):
     """Behind it anybody may be: where nginx names the balancer, not the visitor."""
     url = await told_to_join(site)
     before = await places(site)
-    for _ in range(JOINS_AT_ONCE + 20):
+    for _ in range(JOINS_BURST + 20):
         await join(site, url, address=address)
-    assert await places(site) == before + JOINS_AT_ONCE + 20
+    assert await places(site) == before + JOINS_BURST + 20
 
 
 async def test_the_page_without_scripts_takes_the_same_way(site):

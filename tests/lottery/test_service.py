@@ -76,8 +76,8 @@ def test_the_key_that_signs_makes_the_secret():
     """Without a published commitment the signing key makes the secret, and with it the lots."""
     draws = Draws("shop", [OLD, NEW], None)
     secret = derive_secret(NEW, "shop", EVENT)
-    assert draws.secret(EVENT) == secret
-    assert draws.commitment(EVENT) == compute_commitment(secret)
+    assert draws.get_secret(EVENT) == secret
+    assert draws.get_commitment(EVENT) == compute_commitment(secret)
     assert draws.compute_lot(EVENT, "a" * 22) == compute_lot(secret, "a" * 22)
     assert not draws.is_agreed(EVENT)
 
@@ -86,15 +86,15 @@ def test_the_published_commitment_chooses_the_key():
     """A published commitment chooses the key, even after another secret was used; an emptied Redis
     takes nothing back."""
     draws = Draws("shop", [OLD, NEW], None)
-    assert draws.secret(EVENT) == derive_secret(NEW, "shop", EVENT)
+    assert draws.get_secret(EVENT) == derive_secret(NEW, "shop", EVENT)
     published = compute_commitment(derive_secret(OLD, "shop", EVENT))
     for learnt in ({KEY: published}, {}):
         draws.record_published(learnt)
-        assert draws.secret(EVENT) == derive_secret(OLD, "shop", EVENT)
-        assert draws.commitment(EVENT) == published
+        assert draws.get_secret(EVENT) == derive_secret(OLD, "shop", EVENT)
+        assert draws.get_commitment(EVENT) == published
         assert draws.is_agreed(EVENT)
     other = make_event("winter")
-    assert draws.secret(other) == derive_secret(NEW, "shop", other)
+    assert draws.get_secret(other) == derive_secret(NEW, "shop", other)
 
 
 def test_a_key_that_is_gone_is_an_error_in_the_log():
@@ -104,8 +104,10 @@ def test_a_key_that_is_gone_is_an_error_in_the_log():
     published = compute_commitment(derive_secret(OLD, "shop", EVENT))
     draws.record_published({KEY: published})
     with capture_logs() as logs:
-        assert [draws.secret(EVENT) for _ in range(3)] == [derive_secret(NEW, "shop", EVENT)] * 3
-    assert draws.commitment(EVENT) == published
+        assert [draws.get_secret(EVENT) for _ in range(3)] == [
+            derive_secret(NEW, "shop", EVENT)
+        ] * 3
+    assert draws.get_commitment(EVENT) == published
     (line,) = logs
     assert (line["log_level"], line["event"], line["room"]) == ("error", "draw_key_missing", "shop")
     assert (line["draw_of"], line["commitment"]) == ("autumn", published)
@@ -118,7 +120,7 @@ async def test_replicas_with_other_keys_agree(shop):
     for draws in replicas:
         await draws.refresh([EVENT], Seen())
     secret = derive_secret(OLD, shop.name, EVENT)
-    assert {draws.secret(EVENT) for draws in replicas} == {secret}
+    assert {draws.get_secret(EVENT) for draws in replicas} == {secret}
     assert await shop.store().read_published() == {KEY: compute_commitment(secret)}
 
 
@@ -133,7 +135,7 @@ async def test_while_keys_are_changed_any_replica_may_publish_first(shop, keys):
         for draws in replicas:
             await draws.refresh([event], Seen())
         with capture_logs() as logs:
-            assert len({draws.secret(event) for draws in replicas}) == 1
+            assert len({draws.get_secret(event) for draws in replicas}) == 1
         assert logs == []
 
 

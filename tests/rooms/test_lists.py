@@ -91,7 +91,7 @@ async def test_somebody_is_found_by_number(open_room):
 
 async def test_a_long_queue_is_looked_through_in_parts(make_room_store, monkeypatch):
     """Several commands read the queue, and everybody is found."""
-    monkeypatch.setattr(lists, "SCANNED", 10)
+    monkeypatch.setattr(lists, "SCAN_COUNT", 10)
     store = make_room_store(total_active_users=0)
     tickets = await queue(store, 300)
     for ticket in (tickets[0], tickets[150], tickets[299]):

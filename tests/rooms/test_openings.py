@@ -509,7 +509,9 @@ class Replica:
         self.store, self.settings = store, settings
         self.draws = Draws(room, ["k" * 32], None)
         event = settings.events[0]
-        self.draws.record_published({event.draw_key: compute_commitment(self.draws.secret(event))})
+        self.draws.record_published(
+            {event.draw_key: compute_commitment(self.draws.get_secret(event))}
+        )
 
     async def join(self, now_ms):
         """As rooms/service.py does; the ticket says nothing of the place."""

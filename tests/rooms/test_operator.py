@@ -5,7 +5,7 @@ import re
 import pytest
 
 from sidecar.lottery.service import Draws
-from sidecar.rooms.endpoints.operator import _INTERNAL
+from sidecar.rooms.endpoints.operator import _NON_COUNTER_FIELDS
 from sidecar.storage.redis.lua_source import LUA_ROOT
 from sidecar.visitors.visitor_number import visitor_number
 from tests.support.replica import ADMIN_TOKEN, KEYS, cookie_of
@@ -468,7 +468,7 @@ def test_what_scripts_remember_for_themselves_is_no_counter():
     lists = re.findall(r"^local (?:EAGER|LAZY)_NUMBERS = {(.*?)}", text, re.DOTALL | re.MULTILINE)
     names = {name for found in lists for name in re.findall(r"'(\w+)'", found)}
     assert len(names) > 15
-    assert {name for name in names if not name.startswith("credit_")} == _INTERNAL
+    assert {name for name in names if not name.startswith("credit_")} == _NON_COUNTER_FIELDS
 
 
 async def change(site, by="ada", **settings):

@@ -41,7 +41,9 @@ PLAIN = RoomSettings(total_active_users=1)
 def draws():
     """Return the draws of a room whose commitments are published."""
     draws = Draws("shop", [KEY], None)
-    draws.record_published({event.draw_key: draws.commitment(event) for event in (FIRST, THIRD)})
+    draws.record_published(
+        {event.draw_key: draws.get_commitment(event) for event in (FIRST, THIRD)}
+    )
     return draws
 
 

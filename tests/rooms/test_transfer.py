@@ -64,7 +64,7 @@ async def read(store):
     for kind in READ_ORDER:
         cursor = 0
         while True:
-            pages, cursor = await store.transfer.page(kind, cursor)
+            pages, cursor = await store.transfer.read_page(kind, cursor)
             found.setdefault(kind, []).extend(pages)
             if cursor == 0:
                 break
@@ -307,7 +307,7 @@ async def test_a_page_read_while_the_line_moves_misses_nobody(stores, turn):
     for kind in READ_ORDER:
         found[kind] = []
         while True:
-            pages, cursor = await old.transfer.page(kind, cursor)
+            pages, cursor = await old.transfer.read_page(kind, cursor)
             found[kind] += pages
             if kind == "waiting":
                 await old.configure({"total_active_users": 300})

@@ -57,7 +57,8 @@ async def export_room(request: web.Request, params: ExportParameters) -> ExportP
     kind, _, number = (params.cursor or f"{READ_ORDER[0]}-0").partition("-")
     cursor = int(number)
     for _ in range(_STORE_PAGES):
-        pages, cursor = await call_with_retries(partial(room.store.transfer.page, kind, cursor))
+        read_page = partial(room.store.transfer.read_page, kind, cursor)
+        pages, cursor = await call_with_retries(read_page)
         lines += [ExportRows(kind=kind, rows=rows) for rows in pages]
         if cursor == 0:
             next_index = READ_ORDER.index(kind) + 1

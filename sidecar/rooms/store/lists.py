@@ -9,7 +9,7 @@ from sidecar.storage.redis.driver_errors import text
 from sidecar.visitors.visitor_number import get_id_prefix, visitor_number
 
 #: How many members one ZSCAN command examines, so that it does not block Redis for long.
-SCANNED = 1000
+SCAN_COUNT = 1000
 
 
 class QueuedVisitor(NamedTuple):
@@ -100,7 +100,7 @@ class Lists(ScriptedCommands):
         ids: set[str] = set()
         cursor: int | None = None
         while cursor != 0:
-            scan = self._redis.zscan(key, cursor or 0, match=prefix + "*", count=SCANNED)
+            scan = self._redis.zscan(key, cursor or 0, match=prefix + "*", count=SCAN_COUNT)
             cursor, rows = await self._send("find", scan)
             ids |= {text(member) for member, _ in rows}
         return ids

@@ -8,10 +8,11 @@ from sidecar.storage.redis.driver_errors import text
 from sidecar.visitors.model import Phase, QueueOutcome, Standing
 
 #: The field of the hash `stats` that stores until when the shield is up.
-SHIELD = "shield_until_ms"
-#: The kinds of replies about one visitor, and the number of values by kind. The first is the kind.
+SHIELD_FIELD = "shield_until_ms"
+#: The kinds of replies about one visitor, and the number of values of each. The first value is the
+#: kind itself.
 _WAITING, _WAITING_LONG, _ADMITTED, _GIVEN_UP = 0, 2, 1, -4
-_WIDTHS = {_WAITING: 5, _WAITING_LONG: 10, _ADMITTED: 4}
+_VALUE_COUNTS = {_WAITING: 5, _WAITING_LONG: 10, _ADMITTED: 4}
 _OUTCOMES = {outcome.value: outcome for outcome in QueueOutcome} | {
     _WAITING_LONG: QueueOutcome.WAITING,
     _GIVEN_UP: QueueOutcome.GONE,
@@ -59,7 +60,7 @@ class Snapshot:
     remembered: int = 0
 
     @property
-    def behind(self) -> float:
+    def rollbacks(self) -> float:
         """How often Redis came back with older data than before."""
         return self.counters.get("behind", 0)
 
@@ -101,7 +102,7 @@ def read_snapshot(reply: Any) -> Snapshot:
         revision=revision,
         wait_ms=None if wait < 0 else wait,
         overrides=overrides,
-        shield_until_ms=int(counters.pop(SHIELD, 0)),
+        shield_until_ms=int(counters.pop(SHIELD_FIELD, 0)),
         counters=counters,
         revoked={name: int(float(value)) for name, value in _to_pairs(revoked)},
         born_ms=int(counters["born"]),
@@ -113,8 +114,8 @@ def read_snapshot(reply: Any) -> Snapshot:
         oldest_event_ms=int(text(oldest).partition("-")[0] or 0),
         phase=_PHASES[phase],
         lines=tuple(
-            (people, None if wait < 0 else wait)
-            for people, wait in zip(lines[::2], lines[1::2], strict=True)
+            (visitors, None if wait < 0 else wait)
+            for visitors, wait in zip(lines[::2], lines[1::2], strict=True)
         ),
         remembered=remembered,
     )
@@ -132,7 +133,7 @@ def read_standings(reply: Any) -> list[Standing]:
         order = started = expires = ahead = refresh = wait = limited = classed = 0
         line = line_waiting = -1
         calls = 0
-        width = 5 if kind == _WAITING else _WIDTHS.get(kind, 2)
+        width = 5 if kind == _WAITING else _VALUE_COUNTS.get(kind, 2)
         if kind == _WAITING:
             _, order, ahead, refresh, wait = reply[at : at + 5]
             calls = ahead

@@ -19,7 +19,7 @@ from sidecar.rooms import redis_keys as keys
 from sidecar.rooms.appearance import APPEARANCE
 from sidecar.rooms.store.lists import Lists
 from sidecar.rooms.store.plain_commands import PlainCommands
-from sidecar.rooms.store.replies import SHIELD, Snapshot, Swept, read_snapshot, read_standings
+from sidecar.rooms.store.replies import SHIELD_FIELD, Snapshot, Swept, read_snapshot, read_standings
 from sidecar.rooms.store.transfer import Transfer
 from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import text as text_of
@@ -174,11 +174,11 @@ class RoomStore(PlainCommands):
         `address` is the address digest for max_places_per_address. In a pre-queue, a visitor
         without a `lot` in that pre-queue gets no place.
         """
-        number, lot_of = (_random(), 0) if lot is None else (lot.number, lot.begins_ms)
+        number, lot_begins_ms = (_random(), 0) if lot is None else (lot.number, lot.begins_ms)
         claim_fields = claim.class_name, claim.grant, claim.expires_ms
         began, until_ms = time.monotonic(), self._store_ms() + RESPONSE_MS
         standing = await self._enter.submit(
-            (visitor, repr(number), lot_of, address, *claim_fields, until_ms)
+            (visitor, repr(number), lot_begins_ms, address, *claim_fields, until_ms)
         )
         if time.monotonic() - began > RESPONSE_MS / 1000:
             raise StoreError("enter: the reply came when no client waited for it any more")
@@ -318,7 +318,8 @@ class RoomStore(PlainCommands):
 
     async def raise_shield(self, until_ms: int) -> None:
         """Store until when the shield is up. Other replicas raise theirs with the next snapshot."""
-        await self._send("shield", self._redis.hset(self._key("stats"), SHIELD, str(until_ms)))
+        write = self._redis.hset(self._key("stats"), SHIELD_FIELD, str(until_ms))
+        await self._send("shield", write)
 
     async def _run_batch(self, script: str, items: Sequence[tuple[Any, ...]]) -> list[Standing]:
         if script == "enter":

@@ -44,7 +44,7 @@ class Transfer(ScriptedCommands):
     Redis servers differ, sessions end sooner or later by the difference.
     """
 
-    async def page(self, kind: str, cursor: int) -> tuple[list[list[Row]], int]:
+    async def read_page(self, kind: str, cursor: int) -> tuple[list[list[Row]], int]:
         """Return some members of one of the sorted sets in READ_ORDER, as lists of at most PAGE
         rows, and the next cursor. Begin with cursor 0. A returned 0 means the end. A member that
         stays in the set is returned at least once, and perhaps twice."""
