@@ -110,14 +110,14 @@ def visitor(options: ReplicaOptions, room: str, visitor: str) -> Any:
 def stays(options: ReplicaOptions, /, room: str, as_json: bool, **period_options: Any) -> None:
     """Print the stays that began in a period, oldest first, as CSV."""
     from sidecar.history.lookups import format_csv  # noqa: PLC0415
-    from sidecar.history.schemas import Stay  # noqa: PLC0415
+    from sidecar.history.schemas import StayDocument  # noqa: PLC0415
 
     period = _read_period(**period_options)
 
     async def write(history: "History") -> None:
         is_first = True
         async for recorded in history.read_stays(room, period):
-            stay = Stay.model_validate(recorded).model_dump(by_alias=True)
+            stay = StayDocument.model_validate(recorded).model_dump(by_alias=True)
             if as_json:
                 click.echo(json.dumps(stay))
             else:

@@ -70,7 +70,7 @@ async def list_stays(request: web.Request, page: schemas.StaysPage) -> schemas.S
     """List the stays that began in a period, oldest first."""
     room, history, period = _read_request(request, page)
     recorded = history.read_stays(room.name, period, limit=page.limit, offset=page.start)
-    stays = [schemas.Stay.model_validate(stay) async for stay in recorded]
+    stays = [schemas.StayDocument.model_validate(stay) async for stay in recorded]
     if page.format == "csv":
         return _make_csv_response(stays)
     return schemas.Stays(**period.describe(room.name), stays=stays, next=page.next(len(stays)))

@@ -43,7 +43,7 @@ async def find_visitor(
     return schemas.VisitorHistory(
         room=room,
         visitor=visitor,
-        stay=schemas.Stay.model_validate(stay),
+        stay=schemas.StayDocument.model_validate(stay),
         places=[
             schemas.PlaceAt(at=iso(at_ms), position=position) for at_ms, position in curve[::step]
         ],

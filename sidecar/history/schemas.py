@@ -54,8 +54,10 @@ class ChangesPage(PeriodParameters, PageParameters):
         return (int(ms), int(seq)) if self.after else None
 
 
-class Stay(Reply):
+class StayDocument(Reply):
     """A visitor's stay, from joining to its end. A time is null before it happens."""
+
+    __qualname__ = "Stay"  # its name in the OpenAPI document
 
     model_config = ConfigDict(
         from_attributes=True,
@@ -121,7 +123,7 @@ class VisitorHistory(Reply):
     """The room's name."""
     visitor: str
     """The visitor's id."""
-    stay: Stay
+    stay: StayDocument
     """The visitor's last stay."""
     places: list[PlaceAt]
     """The position over time, at most 1,000 points."""
@@ -139,7 +141,7 @@ class InPeriod(Reply):
 
 
 class Stays(InPeriod, PageReply):
-    stays: list[Stay]
+    stays: list[StayDocument]
     """The stays, oldest first."""
 
 
