@@ -55,8 +55,7 @@ def check_config(path: str | None, *, as_json: bool, no_secrets: bool) -> None:
 def _try_load(
     path: str | None, *, no_secrets: bool
 ) -> "tuple[Settings | None, list[dict[str, Any]]]":
-    """Load the settings. Return them and no problems, or None and the problems, each with its file
-    and line."""
+    """Load the settings. Return them, or None and the problems, each with its file and line."""
     environ = dict(os.environ)
     if no_secrets:
         secrets = {f"{name}{suffix}" for name in _PLACEHOLDER_SECRETS for suffix in ("", "_FILE")}

@@ -17,8 +17,7 @@ CONFIG = click.option("--config", "-c", "path", metavar="FILE", help=CONFIG_HELP
 
 
 def load_settings(path: str | None, environ: dict[str, str] | None = None) -> Settings:
-    """Load and validate the settings. Raises InputError, for which the command prints the problems
-    and exits."""
+    """Load the settings. Raises InputError: the command prints the problems and exits."""
     from sidecar.settings.load import load  # noqa: PLC0415
 
     try:

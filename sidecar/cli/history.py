@@ -161,8 +161,7 @@ def _read_period(start: str | None, end: str | None) -> "Period":
 
 
 def _run_query(path: str | None, room: str, query: Callable[["History"], Awaitable[T]]) -> T:
-    """Run a query on the history's database. Exit if the settings do not name the room or the
-    database."""
+    """Run a query on the history's database. Exit if the settings lack the room or the database."""
     import asyncio  # noqa: PLC0415
 
     from sidecar.http.problems import ProblemError  # noqa: PLC0415

@@ -20,8 +20,7 @@ class Unreachable(click.ClickException):
 
 
 class BadValue(click.ClickException):
-    """Raised for an invalid option, variable or setting. Unlike click's UsageError, it does not
-    print the command's usage."""
+    """Raised for an invalid option, variable or setting. Unlike UsageError, it prints no usage."""
 
     exit_code = 2
 

@@ -217,8 +217,7 @@ def _check_token(name: str, token: str) -> str:
 
 
 def _store_option(context: click.Context, option: click.Parameter, value: str | None) -> None:
-    """Store an option's value in the context's ReplicaOptions. An option after the command's name
-    overrides one before the name."""
+    """Store an option in ReplicaOptions. One after the command's name overrides one before it."""
     options = context.ensure_object(ReplicaOptions)
     if value is not None:
         setattr(options, str(option.name), value)
@@ -234,8 +233,7 @@ _HELP = {
 
 
 def create_replica_options(*, has_short_config: bool = True) -> list[click.Parameter]:
-    """Create the options whose values ReplicaOptions holds. `has_short_config`: allow -c for
-    --config."""
+    """Create the options that fill ReplicaOptions. `has_short_config`: allow -c for --config."""
     return [
         click.Option(
             [name, "-c"] if name == "--config" and has_short_config else [name],

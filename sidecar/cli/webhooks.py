@@ -137,8 +137,7 @@ def test(options: ReplicaOptions, names: tuple[str, ...], *, as_json: bool) -> N
 async def _send_tests(
     settings: Settings, names: tuple[str, ...]
 ) -> "dict[str, tuple[PostResult, float]]":
-    """Send a test message to each webhook, all at the same time. Return the result and the duration
-    in seconds by webhook."""
+    """Test all webhooks at the same time. Return the result and duration in seconds by webhook."""
     from sidecar.webhooks.model import create_test_notice  # noqa: PLC0415 - faster start
     from sidecar.webhooks.sender import open_session, send_notice  # noqa: PLC0415
 

@@ -19,8 +19,7 @@ class CallResult:
     status: int | None = None
     #: The response headers: names in lower case; values of the same name are joined by commas.
     headers: dict[str, str] = field(default_factory=dict)
-    #: The response body. Empty if it is larger than CHUNK_BYTES, because such a body is already in
-    #: the database, in parts.
+    #: The response body. Empty if it is larger than CHUNK_BYTES: then the database has it in parts.
     body: bytes = b""
     #: The size of the whole response body, in bytes.
     size: int = 0

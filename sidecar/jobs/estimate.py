@@ -3,8 +3,7 @@
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import QueueState
 
-#: If no worker asked for jobs for this long, in seconds, no worker counts as running. Each worker
-#: asks every 10 s.
+#: If no worker asked for jobs in this many seconds, none counts as running. Each asks every 10 s.
 WORKER_TIMEOUT_S = 15.0
 
 

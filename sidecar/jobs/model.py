@@ -79,8 +79,7 @@ def to_ms(seconds: float) -> int:
 
 
 def make_job_id() -> str:
-    """Return a random id: 128 bits in 22 characters. It does not begin with -, because commands
-    would parse it as an option."""
+    """Return a random id (128 bits) without - at its start, which commands parse as an option."""
     while (id_ := secrets.token_urlsafe(16)).startswith("-"):
         pass
     return id_
@@ -105,8 +104,7 @@ class NewJob:
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the job's content. It omits the grant, because each signature of a grant
-        differs."""
+        """A digest of the job's content without its grant, because each signature differs."""
         request = [self.method, self.path, self.query, sorted(self.headers.items())]
         content = [self.target, self.kind, *request, self.class_name, self.callback_url]
         return hashlib.sha256(json.dumps(content).encode() + b"\0" + self.body).hexdigest()

@@ -74,8 +74,7 @@ class Permits:
             raise PermitError("expired")
 
     def verify(self, text: str) -> Permit:
-        """Verify a permit's signature and return its content, even if the permit has expired.
-        Raises PermitError."""
+        """Verify a permit's signature, not its expiry. Return its content. Raises PermitError."""
         match = _PERMIT.fullmatch(text) if len(text) <= MAX_LENGTH else None
         if match is None:
             raise PermitError("malformed")
@@ -90,7 +89,6 @@ class Permits:
 
 
 def parse_target(text: str) -> str:
-    """Return the target that a permit names, without verifying the permit. Return "" if the permit
-    is malformed."""
+    """Return the target that an unverified permit names, or "" if the permit is malformed."""
     match = _PERMIT.fullmatch(text) if len(text) <= MAX_LENGTH else None
     return match[1] if match else ""

@@ -23,8 +23,7 @@ TARGET_KEYS = (
 
 
 def target_key(target: str, name: str) -> str:
-    """Return a Redis key of a target. `name` is one of TARGET_KEYS, or rate.ALGORITHM for the state
-    of the rate limit."""
+    """Return a target's Redis key: one of TARGET_KEYS, or rate.ALGORITHM for the rate limit."""
     return f"waitroom:{{target:{target}}}:{name}"
 
 

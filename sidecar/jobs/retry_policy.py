@@ -63,6 +63,5 @@ def make_backoff(settings: TargetSettings) -> Backoff:
 
 
 def has_lost_too_many_workers(job: Job, settings: TargetSettings) -> bool:
-    """Return True if so many workers died during a job's calls that the job must fail. It may have
-    caused their deaths."""
+    """Return True if a job must fail: it may be why so many workers died during its calls."""
     return job.failures > settings.retries + MAX_LOST_WORKERS

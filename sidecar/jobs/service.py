@@ -167,8 +167,7 @@ class Jobs:
         return self._counts
 
     async def mark_read(self, job: Job) -> None:
-        """Let a job expire soon, because its owner has read the result. Does nothing unless its
-        target has `delete_after_read`."""
+        """Let a job whose result was read expire soon, if its target has `delete_after_read`."""
         target = self.targets.find(job.target)
         if target is None or not target.settings.delete_after_read:
             return
@@ -305,8 +304,7 @@ def _read_grant(new: NewJob, target: Target, now_ms: int) -> Grant | None:
 
 
 def _check_same_job(earlier: Job, new: NewJob) -> Job:
-    """Return the earlier job with the new job's idempotency key. Raises IdempotencyKeyUsedError if
-    their contents differ."""
+    """Return the earlier job. Raises IdempotencyKeyUsedError if the new job's content differs."""
     if earlier.fingerprint != new.fingerprint:
         raise IdempotencyKeyUsedError(
             "This idempotency_key names another job: its content was different."

@@ -48,8 +48,7 @@ _NUMERIC_HOST = re.compile(r"(?:.*\.)?(?:\d+|0[xX][0-9a-fA-F]*)\.?\Z")
 
 
 def normalize_header_name(name: str) -> str:
-    """Return a header's name in lower case and with - for _, because CGI servers treat - and _
-    alike."""
+    """Return a header's name in lower case, with - for _, which CGI servers treat alike."""
     return name.lower().replace("_", "-")
 
 
@@ -339,9 +338,8 @@ class TargetSettings(BaseModel):
         return any(_is_url_below(parsed, URL(prefix)) for prefix in self.callback_urls)
 
     def with_changes(self, overrides: dict[str, Any]) -> "TargetSettings":
-        """Return these settings with some overridden. A secret written as *** keeps its value.
-        Raises InputError if a setting is invalid, or if a header written as *** would be sent to a
-        different server."""
+        """Return these settings with some overridden; *** keeps a secret's value. Raises InputError
+        for invalid settings, and if a header kept by *** would be sent to a different server."""
         values = dict(overrides)
         new_headers = values.get("headers", dict.fromkeys(self.headers, HIDDEN))
         hidden = (

@@ -11,8 +11,7 @@ class AdminNeededError(Exception):
 
 
 def describe_admin_change(before: TargetSettings | None, after: TargetSettings) -> str:
-    """Describe the change of a target's settings to `after` if only an admin may make it. Return ""
-    if an operator may make it too."""
+    """Describe a change that only an admin may make, or return "" if an operator may make it."""
     if before is None:
         return "A new target"
     names = [name for name in ADMIN_SETTINGS if getattr(before, name) != getattr(after, name)]

@@ -1,6 +1,5 @@
-"""Holds the targets of one process. A target is a server that jobs call. Its configured settings
-are overridden by changes made at run time, which each replica and worker reads from the
-database."""
+"""Holds the targets of one process: servers that jobs call. Changes made at run time, which each
+replica and worker reads from the database, override the configured settings."""
 
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -75,9 +74,8 @@ class TargetRegistry(Named[Target]):
         return iter(list(self._items.values()))  # a copy, because targets may change meanwhile
 
     async def refresh(self) -> list[str]:
-        """Read the changes made at run time, and return the names of targets that changed since the
-        last refresh. Logs and ignores invalid settings, such as settings of a later version. Raises
-        DatabaseError."""
+        """Read run-time changes. Return the names of targets changed since the last refresh. Logs
+        and ignores invalid settings, such as those of a later version. Raises DatabaseError."""
         overrides = await self._store.targets.all()
         changed = sorted({name for name, _ in self._overrides.items() ^ overrides.items()})
         for name in changed:
@@ -89,8 +87,7 @@ class TargetRegistry(Named[Target]):
         return changed
 
     def _apply_overrides(self, name: str, overrides: str | None) -> None:
-        """Apply a target's overrides, as JSON (None: it has none), to its configured settings.
-        Raises InputError."""
+        """Apply a target's JSON overrides, if any, to its configuration. Raises InputError."""
         settings = self._configured.get(name)
         if overrides is not None:
             changes = json.loads(overrides)

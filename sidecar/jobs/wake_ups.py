@@ -1,6 +1,5 @@
-"""Wakes workers and reconcilers when a job may be called, a call has to be aborted, or the settings
-of a target have changed. Wake-ups are pub/sub messages. Because messages may be lost, all targets
-are also polled."""
+"""Wakes workers and reconcilers, by pub/sub, when a job may be called, a call must be aborted or a
+target's settings have changed. As messages may be lost, all targets are also polled."""
 
 import asyncio
 import contextlib
@@ -144,9 +143,8 @@ async def publish(redis: Store, message: str, *, timeout_s: float) -> None:
 
 
 async def subscribe(redis: Store, *, silence_s: float = SILENCE_S) -> AsyncGenerator[str, None]:
-    """Iterate over the messages of JOBS_CHANNEL. Yield "" at the start and after each reconnect,
-    because messages may have been missed. The iterator never ends and raises no errors; close it
-    with `contextlib.aclosing`."""
+    """Iterate over JOBS_CHANNEL's messages forever, without errors. Yield "" at the start and after
+    each reconnect: messages may have been missed. Close it with `contextlib.aclosing`."""
     while True:
         try:
             async with _open_subscription(redis, silence_s) as channel:
@@ -193,8 +191,7 @@ async def _open_subscription(redis: Store, timeout_s: float) -> AsyncIterator[An
 
 
 async def _connect_to_one_server(redis: Store) -> Redis:
-    """Return a client of one server. That is enough, because messages reach all servers of a
-    cluster."""
+    """Return a client of one server, which is enough: messages reach all servers of a cluster."""
     if isinstance(redis, Redis):
         return redis
     await redis.initialize()

@@ -136,8 +136,7 @@ def check_error_pages(visit: Visit) -> Iterator[Finding]:
 
 
 def check_other_origins(visit: Visit) -> Iterator[Finding]:
-    """Check that scripts of other origins may read the room's responses (CORS), if they may read
-    the site's."""
+    """Check that scripts that may read the site's responses (CORS) may read the room's too."""
     header = "Access-Control-Allow-Origin"
     is_inside = visit.revisit.status and not visit.revisit.is_of_gate
     if is_inside and header in visit.revisit.headers and header not in visit.prefetch_json.headers:
@@ -384,8 +383,7 @@ def check_verdict_folder(visit: Visit) -> Iterator[Finding]:
 
 
 def check_store(visit: Visit) -> Iterator[Finding]:
-    """Check that all replicas share one store, that it survives their restart, and that Redis does
-    not evict keys."""
+    """Check that the replicas share a store that survives their restart and evicts no keys."""
     stores = visit.stores
     in_memory = [name for name in stores if name.startswith("memory")]
     if len(stores) > 1:

@@ -41,8 +41,7 @@ def get_finding(name: str, /, **values: object) -> Finding:
 def format_findings(
     findings: Sequence[Finding], *, columns: int, add_colour: Callable[[str, str], str]
 ) -> str:
-    """Format findings, each followed by its fix, and a summary. Wrap lines to `columns`, unless
-    that is 0."""
+    """Format findings, each with its fix, and a summary, wrapped to `columns` (0: not wrapped)."""
     lines = []
     for finding in findings:
         label = add_colour(f"{finding.level:<{_WIDTH}}", _COLOURS[finding.level])

@@ -83,8 +83,7 @@ def import_room(options: ReplicaOptions, room: str, source: str) -> None:
 
 
 def _write_export(client: Client, room: str, file: IO[bytes], advance: Advance) -> Counter[str]:
-    """Read a room's export from a replica and write it to a file. Return the numbers of rows by
-    kind."""
+    """Write a replica's export of a room to a file. Return the numbers of rows by kind."""
     counts: Counter[str] = Counter()
     digest, lines, query = hashlib.sha256(), 0, dict[str, str]()
     page: dict[str, Any] = {"next": ""}
@@ -114,8 +113,7 @@ def _send_import(  # noqa: PLR0913, PLR0917 - the parts of a file
     offsets: dict[str, list[int]],
     advance: Advance,
 ) -> Counter[str]:
-    """Send the lines of a checked file to a replica. Return the numbers of rows that were added to
-    the room, by kind."""
+    """Send a checked file's lines to a replica. Return the numbers of rows added, by kind."""
     from sidecar.rooms.store.transfer import WRITE_ORDER  # noqa: PLC0415 - other commands start faster
     from waitroom import WaitroomError  # noqa: PLC0415
 

@@ -127,8 +127,7 @@ def _poll_rooms(
 
 
 def format_rows(room: Room) -> Iterator[tuple[object, ...]]:
-    """Yield a row for a room, and one for each of its sub-queues. The columns are name, mode,
-    waiting, inside, cap and wait."""
+    """Yield a row for a room and each sub-queue: name, mode, waiting, inside, cap and wait."""
     phase = _format_phase(room)
     wait = _format_wait(room["wait_seconds"]) + (f"  {phase}" if phase else "")
     cap = room["settings"]["total_active_users"]
@@ -238,8 +237,7 @@ class _Screen:
         self._log_due_s = 0.0
 
     def show(self, polls: Iterator[Poll]) -> None:
-        """Draw each poll on the terminal's alternate screen. At the end, print the last poll on the
-        normal screen."""
+        """Draw polls on the alternate screen. At the end, print the last on the normal screen."""
         from rich.live import Live  # noqa: PLC0415
 
         # SIGTERM alone would leave the terminal on the alternate screen.
@@ -320,8 +318,7 @@ class _Screen:
 def _format_room(
     room: Room, samples: Sequence[Sample], width: int
 ) -> "list[dict[str, str | Text]]":
-    """Format the figures of a room and of each of its sub-queues, by heading. Omit headings that do
-    not fit into `width`."""
+    """Format figures of a room and each sub-queue by heading. Omit headings that exceed `width`."""
     from rich.text import Text  # noqa: PLC0415
 
     mode, cap = room["mode"], room["settings"]["total_active_users"]

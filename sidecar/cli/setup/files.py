@@ -110,8 +110,7 @@ def create_first_files(
 
 
 def create_compose_file(folder: Path) -> File:
-    """Create a Compose file with the replica and Redis, for use with the user's compose.yaml. Its
-    containers mount `folder`."""
+    """Create an addition to compose.yaml with the replica and Redis, which mount `folder`."""
     # The replica must run as the current user, who owns the files with secrets.
     user = f"{os.getuid()}:{os.getgid()}"
     values = {"folder": str(folder.absolute()), "version": __version__, "user": user}

@@ -1,6 +1,5 @@
-"""The endpoint with which nginx checks the permit of an online job. Status 204 lets the request
-pass, and 403 refuses it. As at /check, there is no other status and no body. A permit that cannot
-be checked is refused."""
+"""The endpoint with which nginx checks the permit of an online job. As at /check, a response is
+only a status: 204 lets the request pass, and 403 refuses it, also if the check is not possible."""
 
 from collections.abc import AsyncIterator
 
@@ -86,8 +85,7 @@ async def check_permit(request: web.Request) -> web.Response:
     except PermitError as error:
         return _refuse(request, "expired" if error.reason == "expired" else "forged")
     try:
-        # If a replica times out, nginx asks another. Redis recognises the retry by the request's
-        # id.
+        # If a replica times out, nginx asks another. Redis recognises the retry by this id.
         request_id = headers.get("X-Waitroom-Request", "")[:64]
         use = await target.store.use_permit(permit.job, permit.fence, target.settings, request_id)
     except StoreError as error:

@@ -355,8 +355,7 @@ def _make_document(view: JobView, body: bytes | None = None) -> JobDocument:
 
 
 def _check_job(body: SubmitJob, header_key: str | None, target: Target) -> NewJob:
-    """Convert a submitted body to a job, and check it against its target's settings. Raises
-    InputError with all problems."""
+    """Convert a body to a job that its target allows. Raises InputError with all problems."""
     problems: list[str] = []
     key = body.idempotency_key
     if key is None and header_key is not None:
@@ -392,8 +391,7 @@ def _check_job(body: SubmitJob, header_key: str | None, target: Target) -> NewJo
 
 
 def _add_request(new: NewJob, body: SubmitJob, problems: list[str]) -> NewJob:
-    """Return the job with the HTTP request that it makes. Appends problems of the request to
-    `problems`."""
+    """Return the job with its HTTP request. Appends problems of the request to `problems`."""
     data, headers, query = b"", dict(body.headers or {}), ""
     if body.body is not None and body.body_base64 is not None:
         problems.append("body: either this or body_base64")

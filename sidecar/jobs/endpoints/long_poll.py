@@ -1,5 +1,4 @@
-"""Holds requests open (long polls) until their job has ended or is called. One query reads the jobs
-of all open requests."""
+"""Holds requests (long polls) until their job has ended or is called, with one query for all."""
 
 import asyncio
 

@@ -27,8 +27,7 @@ from sidecar.kit.tasks import Background
 
 #: The most reports that wait to be processed. More are dropped.
 MAX_WAITING = 10_000
-#: The most reports that are processed at a time. Many at once, because they are written to the
-#: database in batches.
+#: The most reports that are processed at a time. Many, because SQL writes them in batches.
 MAX_PARALLEL = 128
 #: How long a report is retried while Redis or SQL is unavailable, and the pause, in seconds.
 RETRY_TIME_S = 60.0
@@ -49,8 +48,7 @@ log = structlog.get_logger()
 
 
 def parse_report(data: bytes) -> tuple[str, int | None] | None:
-    """Return the permit and the response's status (None: no response came) of a report. Return None
-    if the data is not a report."""
+    """Return a report's permit and status (None: no response came), or None if it is no report."""
     match = _REPORT.fullmatch(data)
     return None if match is None else (match[1].decode("ascii"), int(match[2]) or None)
 

@@ -1,6 +1,5 @@
 """Records attempts of jobs in SQL, for workers and reconcilers. Only the attempt with a job's
-latest `fence` may write: an attempt with an older fence was too slow, and another worker has the
-job by now."""
+latest `fence` may write: an older one was too slow, and another worker has the job by now."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -127,8 +126,7 @@ class AttemptRepository:
         return await self._transactions.write(work)
 
     async def finish(self, ending: Ending) -> bool:
-        """Write the ending of an attempt. Return False if another attempt has the job by now.
-        Idempotent."""
+        """Write an attempt's ending. Return False if another attempt has the job. Idempotent."""
         return await self._endings.submit(ending)
 
     async def _finish(self, batch: Sequence[Ending]) -> list[bool]:
@@ -159,8 +157,7 @@ class AttemptRepository:
         return await self._transactions.write(work)
 
     async def add_chunk(self, id_: str, fence: int, number: int, data: bytes) -> bool:
-        """Write part `number` of a response's body, counted from 0. Return False if another worker
-        has the job by now."""
+        """Write part `number` (from 0) of a body. Return False if another worker has the job."""
         is_current = (jobs.c.id == id_, jobs.c.fence == fence, jobs.c.state == State.PROCESSING)
 
         async def work(connection: AsyncConnection) -> bool:

@@ -96,9 +96,8 @@ class DueJobRepository:
         max_per_receiver: int = CANDIDATES,
         in_flight: Mapping[str, int] = _NONE,
     ) -> list[Job]:
-        """Claim up to `limit` jobs whose callbacks are due, for `claim_ms`, the longest overdue
-        first. `in_flight` is the number of callbacks now being sent, by receiver, and counts
-        towards `max_per_receiver`."""
+        """Claim up to `limit` jobs with due callbacks for `claim_ms`, the longest overdue first.
+        `in_flight`, the number now being sent by receiver, counts towards `max_per_receiver`."""
         # Otherwise a slow receiver could take up all CANDIDATES.
         full = [receiver for receiver, count in in_flight.items() if count >= max_per_receiver]
         url = func.lower(jobs.c.callback_url)

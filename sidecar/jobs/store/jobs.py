@@ -1,5 +1,4 @@
-"""Inserts, finds, counts, cancels, retries and searches for jobs in SQL, for clients and
-operators."""
+"""Inserts, finds, lists, counts, cancels and retries jobs in SQL, for clients and operators."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
@@ -86,8 +85,7 @@ class JobRepository:
         self._inserts = CallBatcher(partial(isolate_errors, self._insert), limit=BATCH_LIMIT)
 
     async def insert(self, job: Job) -> Job:
-        """Insert a new job and return it. If its owner has a job with the same idempotency key,
-        return that job instead."""
+        """Insert a job and return it, or return its owner's job with the same idempotency key."""
         return await self._inserts.submit(job)
 
     async def _insert(self, batch: Sequence[Job]) -> list[Job]:
@@ -148,8 +146,7 @@ class JobRepository:
         return jobs_by_id
 
     async def read_body(self, id_: str) -> AsyncIterator[bytes]:
-        """Iterate over the response body of an ended job, in parts. The iteration ends early if the
-        job is removed meanwhile."""
+        """Iterate over an ended job's response body, in parts. Ends early if the job is removed."""
         last = -1
         while True:
             rows = await self._transactions.read(
@@ -182,8 +179,7 @@ class JobRepository:
     async def count_ended(
         self, target: str, since_ms: int, until_ms: int, step_ms: int
     ) -> list[EndedJobs]:
-        """Count a target's jobs that ended in a period, for each step of `step_ms`. Omits steps in
-        which no job ended."""
+        """Count a target's jobs that ended in a period, by steps of `step_ms`. Omits empty ones."""
         # Literals, because PostgreSQL would not see that a parameter is the same in GROUP BY.
         since: Any = literal_column(str(int(since_ms)))
         step: Any = literal_column(str(int(step_ms)))
@@ -238,8 +234,7 @@ class JobRepository:
         return await self._transactions.write(work)
 
     async def mark_read(self, id_: str, *, at_ms: int, expires_ms: int) -> None:
-        """Record the first read of a result, and let the job expire at `expires_ms` at the
-        latest."""
+        """Record the first read of a result. The job then expires at `expires_ms` at the latest."""
         earlier = case(
             (jobs.c.expires_ms < expires_ms, jobs.c.expires_ms),
             else_=literal(expires_ms, BigInteger),
@@ -272,9 +267,8 @@ class JobSearch:
         self._transactions = transactions
 
     async def find_page(self, query: JobQuery) -> tuple[list[Job], tuple[int, str] | None]:
-        """Return a page of jobs, without their bodies, and the `after` of the next page (None: this
-        is the last). A search that has to scan may return fewer jobs than its limit, or none, even
-        if more pages follow."""
+        """Return a page of jobs without bodies, and the next page's `after` (None: no more). A
+        search that has to scan may return less than its limit, or nothing, before the last."""
         end = await self._find_scan_end(query)
         conditions = [
             *_make_indexed_conditions(query),

@@ -145,8 +145,7 @@ async def lock_jobs(connection: AsyncConnection, ids: list[str]) -> list[Job]:
 
 
 def make_ended_values(state: State, at_ms: int, expires_ms: int) -> dict[str, Any]:
-    """Return the values to write when a job ends without a result. If the job has a callback, the
-    callback is due then."""
+    """Return what to write when a job ends without a result. Its callback, if any, is due then."""
     callback_ms = case((jobs.c.callback_url.is_(None), None), else_=literal(at_ms, BigInteger))
     times = {"ended_ms": at_ms, "expires_ms": expires_ms, "not_before_ms": None}
     return {"state": state, "callback_ms": callback_ms, **times}

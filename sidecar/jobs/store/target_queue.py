@@ -37,14 +37,12 @@ _UNKNOWN = -2
 _COUNTERS = ("called", "completed", "failed", "retried", "lost", "expired")
 
 Row: TypeAlias = tuple[Any, ...]
-#: An online job that timed out: its id, what timed out (unused: its permit, term: its call), and
-#: when, in ms.
+#: An online job that timed out: id, what timed out (unused: permit, term: call), and when, in ms.
 TimedOutCall: TypeAlias = tuple[str, Literal["unused", "term"], int]
 
 
 class Claim(NamedTuple):
-    """A job whose call may be made now: by a worker, or by the client with a permit that has this
-    `fence`."""
+    """A job that may be called now by a worker, or by the client with a permit of this `fence`."""
 
     id: str
     fence: int
@@ -143,8 +141,7 @@ class TargetStore:
     # Waiting jobs ------------------------------------------------------------------------------
 
     async def reserve(self, job: str, class_name: str, settings: TargetSettings) -> int | None:
-        """Reserve a place for a job that is being submitted, for RESERVED_S. Return the job's
-        order, or None if the queue is full."""
+        """Reserve a job's place for RESERVED_S. Return its order, or None if the queue is full."""
         max_pending = "" if settings.max_pending is None else settings.max_pending
         classes = ""
         if class_name:
@@ -208,8 +205,7 @@ class TargetStore:
     async def inspect(
         self, jobs: Sequence[str], settings: TargetSettings | None = None
     ) -> tuple[QueueState, list[QueuePlace]]:
-        """Return the state of the queue, and the places of these jobs. Without settings
-        `calls_in_window` is 0."""
+        """Return the queue's state and jobs' places. Without settings `calls_in_window` is 0."""
         self._scripts.raise_if_away("look")
         return await self._look.submit((jobs, settings))
 
@@ -324,8 +320,7 @@ class TargetStore:
     # Rebuilding --------------------------------------------------------------------------------
 
     async def restore(self, calls: Sequence[Row]) -> None:
-        """Make calls active again that Redis lost. `make_restored_call` (worker/queue_rebuild.py)
-        creates the rows."""
+        """Make lost calls active again: rows of `make_restored_call` (worker/queue_rebuild.py)."""
         for part in _cut_into_parts(calls):
             await self._run("hold", [*chain(*part)])
 

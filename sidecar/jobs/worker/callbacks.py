@@ -29,8 +29,7 @@ TIMEOUT_S = 10.0
 #: The most callbacks in flight to one receiver, so that a slow receiver does not delay the others,
 #: and the most to all receivers.
 MAX_PER_RECEIVER, MAX_IN_FLIGHT = 10, 100
-#: The pause between a sent callback and the next query for due callbacks, in seconds, so that the
-#: query finds several.
+#: The pause between a callback and the next query, in seconds, so that it finds several.
 PAUSE_S = 0.02
 #: The retries of a callback, which take about two and a half hours.
 SCHEDULE = Schedule(10, Backoff(2.0, 3600.0, factor=3))

@@ -1,5 +1,4 @@
-"""Rebuilds the queue of a target from SQL: after Redis was emptied, or where Redis and SQL
-differ."""
+"""Rebuilds a target's queue from SQL: after Redis was emptied, or where Redis and SQL differ."""
 
 import asyncio
 import time
@@ -35,8 +34,7 @@ def make_restored_call(job: Job, settings: TargetSettings) -> Row:
 
 
 class QueueRebuild:
-    """Rebuilds queues. `renew_lease` renews the leader lease, with which only one process rebuilds
-    a target's queue."""
+    """Rebuilds queues, each in only one process, whose leader lease `renew_lease` renews."""
 
     def __init__(self, jobs: Jobs, renew_lease: Callable[[Target], Awaitable[bool]]) -> None:
         self._rows = jobs.store.jobs

@@ -1,7 +1,6 @@
 """Keeps Redis consistent with SQL: calls online jobs, ends those that timed out, adds jobs that
 only SQL has, removes jobs that only Redis has, expires jobs that waited too long, and deletes old
-ones. Every replica and worker process has a reconciler. Leader leases let one of them rebuild
-queues."""
+ones. Every replica and worker process has a reconciler. Leader leases let one rebuild queues."""
 
 import asyncio
 import contextlib
@@ -105,8 +104,7 @@ class Reconciler:
                 await wait_for(listener.woken, pause_s)
 
     async def _maintain(self, target: Target) -> float:
-        """Call a target's online jobs, and end those that timed out. Return the pause until the
-        next check, in seconds."""
+        """Call online jobs and end timed-out ones. Return the seconds until the next check."""
         reply = await target.store.claim(0, target.settings)
         if not reply.is_ready:
             if not await self._hold_rebuild_lease(target):

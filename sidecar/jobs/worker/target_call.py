@@ -135,8 +135,7 @@ async def _read_result(
 
 
 def _close_unless_read(response: aiohttp.ClientResponse) -> None:
-    """Close the connection, unless the response was read to its end, so that the connection is back
-    in the pool."""
+    """Close the connection, unless it is back in the pool after the whole response was read."""
     if response.connection is not None and response.connection.transport is not None:
         # abort(), because with TLS close() would wait for the target.
         response.connection.transport.abort()
@@ -146,8 +145,7 @@ def _close_unless_read(response: aiohttp.ClientResponse) -> None:
 async def _read_body(
     response: aiohttp.ClientResponse, max_size: int, sink: Sink
 ) -> tuple[bytes, int]:
-    """Read a response's body. Return the body, which is empty if `sink` stored it in parts, and its
-    size in bytes."""
+    """Read and return a response's body (empty if `sink` stored it in parts) and size in bytes."""
     has_body = response.method != "HEAD" and response.status not in {204, 304}
     size, number, buffer = 0, 0, bytearray()
     is_too_large = has_body and (response.content_length or 0) > max_size
@@ -186,8 +184,7 @@ def _exclude_from_timeout(timeout: asyncio.Timeout, sink: Sink) -> Sink:
 
 
 def _make_request_headers(settings: TargetSettings, job: Job) -> dict[str, str]:
-    """Return the headers of a request. Headers of the worker override those of the target, which
-    override those of the job."""
+    """Return a request's headers. The worker's override the target's, which override the job's."""
     named = {normalize_header_name(name) for name in settings.headers}
     headers = {
         name: text for name, text in job.headers.items() if normalize_header_name(name) not in named

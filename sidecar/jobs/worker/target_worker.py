@@ -87,8 +87,7 @@ class TargetWorker:
         self._listener.woken.set()
 
     async def run(self) -> None:
-        """Make calls until `stop` is called, and then wait until they have ended. If this task is
-        cancelled, abort the calls."""
+        """Make calls until `stop` is called, then wait for them. If cancelled, abort them."""
         renewing = asyncio.create_task(self._renew_forever())
         try:
             while not self._is_stopping:
@@ -111,8 +110,7 @@ class TargetWorker:
     # Claiming jobs ----------------------------------------------------------------------------
 
     async def _claim_jobs(self) -> float:
-        """Claim jobs and start their calls. Return how long to wait for a wake-up before the next
-        claim, in seconds."""
+        """Claim jobs and start their calls. Return how long to wait for a wake-up, in seconds."""
         free_slots = min(MAX_CLAIMS, self._max_calls - len(self._running))
         if free_slots <= 0:
             return CLAIM_INTERVAL_S
@@ -268,8 +266,7 @@ class TargetWorker:
                 return
 
     async def _reset_to_pending(self, claim: Claim, error: str) -> None:
-        """Reset a job to pending in SQL. If that fails, the lock expires, and the attempt counts as
-        a failure."""
+        """Reset a job to pending in SQL, or let its lock expire, which counts as a failure."""
         with contextlib.suppress(DatabaseError):
             await self._jobs.store.attempts.finish(
                 self.target.make_ending(claim.id, claim.fence, State.PENDING, error)
