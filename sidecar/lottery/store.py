@@ -106,8 +106,7 @@ class DrawsStore(PlainCommands):
             self._digests[draw, born_ms] = digest
 
     async def _compute_digest(self, begins_ms: int) -> ListDigest | None:
-        """Compute a list's digest. Return None if Redis has the list of a later pre-queue, or if
-        the list changed meanwhile."""
+        """Compute a list's digest. Return None if it changed, or if Redis has a later list."""
         drawn_from = await self._read_stat("drawn_from")
         if drawn_from > begins_ms:
             return None
@@ -120,8 +119,7 @@ class DrawsStore(PlainCommands):
                 break
         if await self._read_stat("drawn_from") != drawn_from:
             return None
-        # If nobody joined this pre-queue, Redis has the list of an earlier one, and the digest is
-        # that of an empty list.
+        # If nobody joined, Redis has an earlier pre-queue's list. The digest is of an empty list.
         if drawn_from == begins_ms and not size == count == await self._count_drawn():
             return None
         return ListDigest(count, digest.hexdigest())

@@ -145,8 +145,7 @@ class Link(BaseModel):
     text: str = Field(min_length=1, max_length=60)
     """The text of the link."""
     address: Annotated[str, Field(max_length=500), AfterValidator(_check_link_target)]
-    """The target of the link: `https://…`, `mailto:…`, `tel:…`, or a path on your site that no
-    room applies to."""
+    """The target: `https://…`, `mailto:…`, `tel:…`, or a path on your site outside of all rooms."""
 
 
 def _find_link_count_problems(links: tuple[Link, ...]) -> list[str]:

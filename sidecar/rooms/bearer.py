@@ -33,9 +33,8 @@ class Bearer:
     def fingerprint(self, room: str, settings: RoomSettings) -> str:
         """Return the fingerprint that a pass is bound to (`bind_pass`); "" if passes are not bound.
 
-        An IPv6 address counts as its /64 network, because privacy addresses change within it.
-        Earlier versions bound passes to full addresses, with the prefix i instead of n. Such passes
-        are accepted from any client.
+        An IPv6 address counts as its /64 network, because privacy addresses change within it. Old
+        passes, bound to full addresses with the prefix i, not n, are accepted from any client.
         """
         match settings.bind_pass:
             case "user_agent":
@@ -46,8 +45,7 @@ class Bearer:
                 return ""
 
     def address_digest(self, room: str, settings: RoomSettings) -> str:
-        """Return a digest of the IP address, by which places are counted per address; "" if
-        max_places_per_address is not set."""
+        """Return the digest of the address for max_places_per_address; "" if that is not set."""
         if settings.max_places_per_address is None:
             return ""
         return _digest(room, "place", find_network(self.address))
@@ -58,9 +56,8 @@ NOBODY = Bearer()
 
 
 def belongs_to_another(fingerprint: str, own: str) -> bool:
-    """Return True if the fingerprint in a pass is not the client's own. Return False if one of them
-    is empty, or if they are of different kinds, because `bind_pass` was changed since the pass was
-    issued."""
+    """Return True if the fingerprint in a pass is not the client's own. Return False if one is
+    empty, or if their kinds differ, because `bind_pass` was changed since the pass was issued."""
     return bool(fingerprint and own) and fingerprint[0] == own[0] and fingerprint != own
 
 
@@ -71,7 +68,6 @@ def _digest(*parts: str) -> str:
 
 
 def is_global(address: str) -> bool:
-    """Return True for a public IP address. A private one may be that of a load balancer, and so be
-    shared by all clients."""
+    """Return True for a public IP address. All clients may share a load balancer's private one."""
     ip = parse_ip(address)
     return ip is not None and ip.is_global

@@ -101,8 +101,7 @@ def prove_outside(
 
 @lru_cache(maxsize=64)
 def _group_by_length(networks: tuple[str, ...]) -> NetworkPrefixes:
-    """Group networks by prefix length, so that a request costs one look-up for each length, however
-    many networks there are."""
+    """Group networks by prefix length, so that a request costs one look-up for each length."""
     prefixes: dict[tuple[int, int], set[int]] = defaultdict(set)
     for text in networks:
         network = ipaddress.ip_network(text)

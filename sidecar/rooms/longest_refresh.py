@@ -42,6 +42,5 @@ class Refreshes:
 
 
 def _latest_poll_ms(refresh_ms: int) -> int:
-    """Return after how many ms at the latest a page's next poll arrives. The page may be 5 % late,
-    and the request takes time."""
+    """Return after how many ms a poll arrives at the latest: 5 % late, plus the request's time."""
     return int(1.05 * refresh_ms) + 2_000

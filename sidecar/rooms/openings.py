@@ -95,8 +95,7 @@ class RoomEvent(BaseModel):
 
 
 def find_event_problems(events: Sequence[RoomEvent]) -> list[str]:
-    """Return the problems between a room's events, such as an overlap. Each event by itself is
-    valid."""
+    """Return the problems between a room's events, each valid by itself, such as an overlap."""
     problems = []
     if len(events) > MAX_EVENTS:
         problems.append(
@@ -146,8 +145,7 @@ class Moments:
 
 
 def find_moments(events: Sequence[RoomEvent], now_ms: int, *, is_open_between: bool) -> Moments:
-    """Return a room's phase, current event and next event at a time. The Lua scripts find them by
-    the same rule (rooms/lua/parts/openings.lua)."""
+    """Return the phase, current and next event at a time, as rooms/lua/parts/openings.lua does."""
     if not events:
         return Moments(Phase.OPEN)
     begun = [event for event in events if event.begins_ms <= now_ms]

@@ -21,8 +21,7 @@ def compute_renewal_due_ms(pass_: Pass, settings: RoomSettings) -> int:
 
 
 def compute_pass_end_ms(started_ms: int, now_ms: int, settings: RoomSettings) -> int:
-    """Return the end of a pass that is issued or renewed now. The Lua scripts compute it by the
-    same rule (rooms/lua/parts/admit.lua)."""
+    """Return the end of a pass that is issued or renewed now, as rooms/lua/parts/admit.lua does."""
     begins_ms = started_ms if settings.disable_session_renewal else now_ms
     ends_ms = begins_ms + int(settings.session_duration * 1000)
     if settings.session_max_duration is not None:

@@ -91,8 +91,7 @@ def add_drawn_order(ticket: Ticket, settings: RoomSettings, draws: LotSource | N
 
 
 def _find_prequeue_event(settings: RoomSettings, now_ms: int) -> RoomEvent | None:
-    """Return the event whose pre-queue decides a newcomer's place: the one that opens next. Return
-    None if that event has no pre-queue."""
+    """Return the event that opens next, if its pre-queue decides a newcomer's place; else None."""
     for event in sorted(settings.events, key=lambda event: event.begins_ms):
         if now_ms < event.opens_at + _CLOCK_SKEW_MS:
             return event if event.prequeue_from is not None else None

@@ -1,7 +1,6 @@
 """Decides which visitors of a room pass, which ones wait, and which token each visitor gets.
 
-Most passes are checked here by their signature alone. Only joins, heartbeats and renewals reach
-Redis.
+Most passes are checked by their signature alone. Only joins, heartbeats and renewals use Redis.
 """
 
 import asyncio
@@ -319,9 +318,8 @@ class WaitingRoom:
         return now_ms < token.expires_ms
 
     def _renewal_due_ms(self, pass_: Pass, fingerprint: str) -> int:
-        """Return the time from which on a request renews the pass, in ms; 0 means now. That is the
-        case for a pass that Redis does not know, because Redis was emptied since, or because a
-        replica issued the pass without Redis."""
+        """Return the time from which a request renews the pass, in ms. 0: now, as Redis does not
+        know the pass: Redis was emptied since, or a replica issued the pass without it."""
         emptied_ms = self.snapshot.recovery_ms if self.snapshot else 0
         if pass_.renewed_ms < max(1, emptied_ms) or pass_.fingerprint != fingerprint:
             return 0
@@ -348,8 +346,7 @@ class WaitingRoom:
         return Answer(VisitorState.ADMITTED, is_settled=settled)
 
     def _is_unconfirmed_first_pass(self, pass_: Pass) -> bool:
-        """Return True if this is a visitor's first pass, and Redis may not know yet that the
-        browser has sent it back."""
+        """Return True for a first pass if Redis may not know yet that the browser sent it back."""
         visitor = pass_.visitor
         return pass_.is_first and visitor not in self._used_passes and visitor not in self._revoked
 

@@ -82,8 +82,7 @@ class RoomSettings(BaseModel):
     """How long the script `/_waitroom/ROOM/keep.js` renews the session of a visitor who types or
     scrolls in one page, counted from when the page was opened. 0: never."""
     disable_session_renewal: bool = False
-    """If true, requests do not renew a session: it ends `session_duration` after its start, and its
-    cookie is set only once."""
+    """If true, a session always ends `session_duration` after its start. Its cookie is set once."""
     queueing_method: Literal["fifo", "random", "passthrough", "reject"] = "fifo"
     """Which visitor is called next. `fifo`: the one who has waited longest. `random`: any
     visitor in the queue. `passthrough`: all visitors pass and are not counted. `reject`: visitors
@@ -98,12 +97,10 @@ class RoomSettings(BaseModel):
     rank_limit: Count | None = Field(default=None, ge=1, le=1_000_000_000)
     """With 2000, a visitor further back than position 2,000 sees "2,000+" instead of a number."""
     lines: Lines = ()
-    """Sub-queues, 2 to 4, in the order in which they are called. Each has a length and positions of
-    its own. Empty: one queue."""
+    """2 to 4 sub-queues in calling order, each with its length and positions. Empty: one queue."""
     classes: Classes = {}
-    """Gives some visitors a head start, a priority or a sub-queue of their own. A visitor gets a
-    class by a grant or `class_header`. 7 classes at most; a name has at most 32 lower-case letters,
-    digits, `-` and `_`."""
+    """Gives some visitors a head start, a priority or a sub-queue, by a grant or `class_header`. 7
+    classes at most; a name has at most 32 lower-case letters, digits, `-` and `_`."""
     class_header: bool = False
     """Whether a visitor's class is read from `$waitroom_class` in nginx. Use it with our nginx
     includes only: any other proxy must remove `X-Waitroom-Class` from clients' requests."""
@@ -112,8 +109,7 @@ class RoomSettings(BaseModel):
     so it does not grow when a visitor of a class goes ahead. `order`: counts visitors who will be
     called earlier. The estimated wait always follows `order`."""
     events: Events = ()
-    """Scheduled openings, 20 at most, which do not overlap: sales that begin at a set time, with or
-    without a pre-queue."""
+    """Scheduled openings of sales, 20 at most, with or without a pre-queue. They do not overlap."""
     between_events: Literal["closed", "open"] = "closed"
     """The state of a room with events while none of them is on. `closed`: no newcomer enters or
     gets a place, and the page counts down to the next event. `open`: like a room without events."""
@@ -178,8 +174,7 @@ class RoomSettings(BaseModel):
     """Whether requests pass uncounted if nginx sets `$waitroom_exempt`. Use it with our nginx
     includes only: any other proxy must remove `X-Waitroom-Exempt` from clients' requests."""
     queueing_status_code: Annotated[Literal[200, 202, 429, 503], BeforeValidator(from_text)] = 503
-    """The HTTP status of the waiting page. With 503 and 429, search engines and caches do not store
-    the page."""
+    """The HTTP status of the waiting page. Search engines and caches do not store 503 and 429."""
     json_format: Literal["waitroom", "cloudflare"] = "waitroom"
     """The response to a waiting client that accepts JSON and not HTML. `waitroom`: a problem
     document with the client's position and wait. `cloudflare`: Cloudflare's `cfWaitingRoom`
@@ -188,20 +183,17 @@ class RoomSettings(BaseModel):
     """Sends the webhook `queue_over` when more visitors than this wait, and again only after fewer
     than 80 % of this number waited."""
     public_url: Annotated[str, AfterValidator(_read_site)] | None = None
-    """The URL of your site, without a path. Links in the webhook `called` begin with it. None: the
-    links are paths."""
+    """Your site's URL without a path, for links in the webhook `called`. None: they are paths."""
     message: str | None = Field(default=None, max_length=500)
     """A message from you on the waiting page. None: no message."""
     template: Annotated[str, AfterValidator(_check_template)] | None = None
-    """Your own waiting page: the name of a Mustache file in `template_dir`, such as `shop.html`. It
-    replaces the whole page, and a change of the file takes effect at once. None: the built-in
-    waiting page."""
+    """Your own waiting page: a Mustache file in `template_dir`, such as `shop.html`. It replaces
+    the whole page, and its changes take effect at once. None: the built-in waiting page."""
     site_name: str | None = Field(default=None, min_length=1, max_length=80)
     """Your site's name on the waiting page. None: the one in `waiting.html`."""
     logo: SitePath | None = None
-    """The logo on the waiting page: a path on your site, such as `/_waitroom/static/shop.svg`.
-    Browsers load it from your own site only. Use a path that no room applies to. None:
-    `logo.svg`."""
+    """The logo on the waiting page: a path on your site that no room applies to, such as
+    `/_waitroom/static/shop.svg`. Browsers load it from your own site only. None: `logo.svg`."""
     accent: ColourText | None = None
     """The colour of the progress bar and of the main button: `#0f766e`, or `rgb()`, `hsl()` or
     `oklch()`. Text on it is black or white, whichever is easier to read. Lines and texts in this
@@ -211,16 +203,14 @@ class RoomSettings(BaseModel):
     """The colour of the page around the card, written like `accent`. Text on it is black or white.
     In dark mode a dark shade of it is used. None: the colour in `waiting.css`."""
     font: Font | None = None
-    """The font of the waiting page: families that visitors have installed, such as
-    `Inter, Helvetica Neue, sans-serif`, or the path of a font file on your site. None: the font in
-    `waiting.css`."""
+    """The waiting page's font: families that visitors have, as `Inter, Helvetica Neue, sans-serif`,
+    or the path of a font file on your site. None: the font in `waiting.css`."""
     footer: Links = ()
     """Links below the waiting page, 8 at most. Websites open in a new tab, so that nobody leaves
     the queue. Empty: those in `waiting.html`."""
     custom_css: StyleSheet | None = None
-    """Your own CSS rules for the waiting page, 10,000 characters at most. `url()` may load an image
-    or a font from your site. Not allowed: `@import`, URLs of other sites, and a backslash outside
-    of quotes."""
+    """CSS rules for the waiting page, 10,000 characters at most. `url()` may load images and fonts
+    from your site. Not allowed: `@import`, URLs of other sites, a backslash outside of quotes."""
 
     # A rule about two fields is checked with the later one. A validator of the whole model runs
     # only if all fields are valid, so its problem would be reported after theirs are fixed.

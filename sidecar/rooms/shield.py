@@ -80,8 +80,7 @@ class Shield:
         return ShieldVerdict.PROBING if is_probing else ShieldVerdict.NONE
 
     def is_cached_by_nginx(self, now_ms: int) -> bool:
-        """Return True while nginx may still answer newcomers with the verdict that it cached while
-        the shield was up."""
+        """Return True while nginx may give newcomers a verdict cached while the shield was up."""
         return now_ms < self.until_ms + BRIEF_TTL_MS
 
     def raise_until(self, until_ms: int) -> None:

@@ -16,8 +16,7 @@ from sidecar.settings.values import read_values
 def load(path: str | None, environ: dict[str, str] | None = None) -> Settings:
     """Load the settings from a file and the environment. Raises InputError with every problem.
 
-    If `path` is None, read `waitroom.toml` in the working directory or else in /etc/waitroom, if
-    either exists.
+    If `path` is None, read `waitroom.toml` in the working directory, else in /etc/waitroom, if any.
     """
     values, problems = read_values(path, dict(os.environ) if environ is None else environ, Settings)
     try:

@@ -1,5 +1,4 @@
-"""The model of all settings. The models of nested tables are in the packages that use them, such as
-sidecar/rooms/settings.py."""
+"""The model of all settings. Those of nested tables are in their packages (rooms/settings.py)."""
 
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -77,8 +76,7 @@ class Settings(HistorySection):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     demo: bool = False
-    """Accepts the demo's secret, which everybody knows, and short tokens. Never set it on a real
-    site."""
+    """Accepts the demo's well-known secret and short tokens. Never set it on a real site."""
     store: Store = Field(default=MEMORY, repr=False)
     """The URL of Redis, which stores queues, sessions, leases and limits. All replicas need the
     same one. `memory://` stores all of it in the memory of one process, for trials only: it is lost
@@ -107,8 +105,7 @@ class Settings(HistorySection):
     """The sources from which `operator_header` is trusted: IP addresses and networks of the proxy,
     and `unix` for a unix socket. Any client there can act as any operator."""
     operator_header_role: Role | None = None
-    """The role of anybody whom `operator_header` names and `operators` does not. None: such
-    requests are refused."""
+    """The role of those whom `operator_header` names and `operators` does not. None: no access."""
     service_token: str = Field(default="", repr=False)
     """The token with which your programs use the service API, `/v1/`. 16 characters or more.
     `admin_token` and `tokens` are accepted too. If all three are empty, the API is off."""
@@ -117,9 +114,8 @@ class Settings(HistorySection):
     lease to the token that acquired it. A name has lower-case letters, digits, `-` and
     `_`, 48 at most, and is not `service` or `operator`. A token has 16 characters or more."""
     scopes: dict[str, Annotated[frozenset[Scope], BeforeValidator(split_list)]] = Field(default={})
-    """The scopes of each token, by the token's name: a list of `jobs`, `leases`, `limits` and
-    `read`. `service` is the name of `service_token`. A token that is not listed has all four
-    scopes."""
+    """The scopes of each token, by its name: a list of `jobs`, `leases`, `limits` and `read`.
+    `service` is the name of `service_token`. A token that is not listed has all four."""
     edge_listen: Listen = "127.0.0.1:8400"
     """The address at which nginx reaches the replica. Let nothing else reach it, because its
     clients can claim any visitor's IP address."""
@@ -132,8 +128,7 @@ class Settings(HistorySection):
     """The folder with the waiting page's files. None: the folder in the installed package. The
     folder from which nginx serves them is set in its `settings.conf`."""
     template_dir: Path = Path("templates")
-    """The folder with the templates of rooms. A relative path starts at the settings file's
-    folder."""
+    """The folder with rooms' templates. A relative path starts at the settings file's folder."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The minimum level of messages in the log, which is written to standard error."""
     log_format: Literal["json", "console"] = "json"
@@ -146,8 +141,7 @@ class Settings(HistorySection):
     """How long a stopping replica reports on `/readyz` that it is not ready, before it closes its
     listeners. Set it to the time that your load balancer takes to notice."""
     event_streams: Count = Field(default=0, ge=0, le=100_000)
-    """The most streams of server-sent events, each a connection, that one replica serves at a time.
-    0: none, and browsers poll."""
+    """The most server-sent event streams (connections) of one replica. 0: none; browsers poll."""
     jobs: Database = Field(default="", repr=False)
     """The database of jobs, their results, and targets that were changed at run time. All replicas
     and workers need the same one; SQLite is for those on one machine. Empty: with targets, the
@@ -166,8 +160,7 @@ class Settings(HistorySection):
     limit or a target. nginx names the room in `$waitroom_room`. A name has lower-case letters,
     digits, `-` and `_`, 48 at most, and is not `internal`, `static` or `now`."""
     webhooks: Annotated[dict[Name, Webhook], HoldsSecrets] = Field(default={})
-    """One table for each receiver of notifications: `[webhooks.NAME]`. The rules for names are
-    those for limits."""
+    """One table for each receiver of notifications: `[webhooks.NAME]`. Names are as for limits."""
 
     @field_validator("secret_keys", "grant_keys")
     @classmethod

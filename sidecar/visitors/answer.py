@@ -16,8 +16,7 @@ from sidecar.visitors.model import (
 
 @value
 class Answer:
-    """The verdict about one visitor. `token` is the new token for the visitor's cookie. None: the
-    cookie stays as it is."""
+    """The verdict about a visitor. `token` is for the cookie; None: the cookie stays as it is."""
 
     state: VisitorState
     token: Token | None = None
@@ -36,8 +35,7 @@ class Answer:
     #: True if the shield is up. Then nothing about newcomers is stored until they request the
     #: `join_url` in the status document.
     joins_later: bool = False
-    #: Why the visitor passes without a session: "outside" (of the roll-out) or "exempt". Empty: the
-    #: visitor needs a session.
+    #: Why no session is needed: "outside" (of the roll-out) or "exempt". Empty: one is needed.
     uncounted: str = ""
 
     @property

@@ -106,12 +106,10 @@ class SubQueueSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Name
-    """The name, which the waiting page shows. It must be unique in the room, and consists of the
-    same letters as the name of a class."""
+    """The name, which the waiting page shows; unique in the room and written like a class name."""
     weight: Count | None = Field(default=None, ge=1, le=1000)
-    """The sub-queue's share of the calls while visitors wait in all sub-queues. Set it for all
-    sub-queues or for none. None: visitors of a sub-queue are called only while all earlier
-    sub-queues are empty."""
+    """The share of the calls while visitors wait in all sub-queues. Set it for all sub-queues or
+    none. None: visitors of a sub-queue are called only while all earlier ones are empty."""
 
 
 def find_sub_queue_problems(lines: tuple[SubQueueSettings, ...]) -> list[str]:
@@ -134,8 +132,7 @@ def find_duplicates(names: Iterable[str]) -> list[str]:
 def find_class_problems(
     classes: dict[str, VisitorClass], lines: tuple[SubQueueSettings, ...] | None
 ) -> list[str]:
-    """Return the problems of a room's classes. `lines`: the sub-queues. None if they are
-    invalid."""
+    """Return the problems of a room's classes. `lines` are the sub-queues; None if invalid."""
     problems = []
     if len(classes) > MAX_CLASSES:
         problems.append(f"at most {MAX_CLASSES} classes: these are {len(classes)}")

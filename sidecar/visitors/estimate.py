@@ -6,8 +6,7 @@ import math
 from sidecar.kit.values import value
 from sidecar.visitors.model import Standing
 
-#: 80 % of the values of a normal distribution are at most this many standard deviations from the
-#: mean.
+#: 80 % of a normal distribution is within this many standard deviations of the mean.
 Z_80 = 1.2816
 #: The relative change that is expected, during a wait, in the share of visitors who give up.
 DRIFT = 0.03
@@ -15,8 +14,7 @@ DRIFT = 0.03
 
 @value
 class Wait:
-    """An estimated wait in seconds. In four cases of five, the true wait is from `low` to
-    `high`."""
+    """An estimated wait in seconds. In four of five cases the true wait is from `low` to `high`."""
 
     seconds: int
     low: int

@@ -66,8 +66,7 @@ def _compute_signature(key: str, subject: str, grant: Grant) -> str:
 
 
 def compute_expiry_s(life_s: float, now_ms: int) -> int:
-    """Return when a grant with this lifetime expires, in Unix seconds. Raises InputError if the
-    lifetime is invalid."""
+    """Return a grant's expiry in Unix seconds. Raises InputError if the lifetime is invalid."""
     if not 0 < life_s <= MAX_LIFE_S:
         raise InputError([f"a grant ends after now, and within {MAX_LIFE_S // 86_400} days"])
     return math.ceil(now_ms / 1000 + life_s)
@@ -79,9 +78,8 @@ def new_grant_id() -> str:
 
 
 def find_grant(url: str) -> str | None:
-    """Return the first grant in a URL's query (`/shop?waitroom_grant=…`), or in the query of the
-    URL in its `next` parameter (`/_waitroom/shop/?next=/shop?waitroom_grant=…`). The grant is not
-    verified."""
+    """Return the first grant in a URL's query (`/shop?waitroom_grant=…`), or in that of its `next`
+    parameter (`/_waitroom/shop/?next=/shop?waitroom_grant=…`). The grant is not verified."""
     query_start = url.find("?")
     match = _IN_QUERY.search(url, query_start) if query_start >= 0 else None
     return match[1] if match else None

@@ -1,5 +1,4 @@
-"""The data types of visitors: their states, tokens (tickets and passes), and standings in the
-queue."""
+"""The data types of visitors: states, tokens (tickets and passes), and standings in the queue."""
 
 from enum import IntEnum, StrEnum
 from typing import TypeAlias
@@ -24,16 +23,14 @@ TICKET_LIFETIME_MS = 24 * 3600 * 1000
 TICKET_RENEW_MS = 300_000
 #: The size of the range of orders that each priority or sub-queue has (rooms/lua/parts/order.lua).
 ORDER_BAND = 2**51
-#: The smallest difference between two orders of one class. An order modulo this number is the
-#: number of the class.
+#: The smallest difference between orders of one class. An order modulo it is the class's number.
 ORDER_STEP = 8
 #: The number of bits of a lot, a visitor's number in a lottery draw. A double holds it exactly.
 LOT_BITS = 50
 #: The shortest and the longest interval between heartbeats that a room chooses itself.
 HEARTBEAT_MIN_MS = 2_000
 HEARTBEAT_MAX_MS = 60_000
-#: The time until a waiting visitor's next poll if no script has set it, because Redis is
-#: unavailable.
+#: The time until a waiting visitor's next poll while Redis is unavailable, so no script sets it.
 DEFAULT_REFRESH_MS = 5_000
 #: A pass is renewed after a sixth of its lifetime or after this time, whichever is longer, but
 #: after half of its lifetime at the latest.
@@ -91,8 +88,7 @@ class Pass:
     joined_ms: int
     epoch: int
     started_ms: int
-    #: When a script last renewed the pass. 0: a replica issued or extended it while Redis was
-    #: unavailable.
+    #: When a script last renewed the pass. 0: a replica issued or extended it without Redis.
     renewed_ms: int
     expires_ms: int
     #: A hash of the only client that may use the pass (`bind_pass`). Empty: any client may use it.
@@ -107,8 +103,7 @@ class Pass:
 
 @value
 class Outside:
-    """Proof, signed in a cookie, that the room does not apply to the visitor
-    (`rollout_percent`)."""
+    """Proof in a signed cookie that the room does not apply to the visitor (`rollout_percent`)."""
 
     #: The visitor's lot for the roll-out, in millionths, which never changes. The room applies to
     #: lots below its `rollout_percent`.
@@ -150,8 +145,7 @@ class Standing:
     #: How many visitors will be called before this one. None if it equals `ahead`. It differs if
     #: the room shows positions by arrival or has sub-queues.
     calls: int | None = None
-    #: The index of the visitor's sub-queue, and how many visitors wait there. None: the room has no
-    #: sub-queues.
+    #: The index of the visitor's sub-queue, and how many visitors wait there. None: there is none.
     line: int | None = None
     line_waiting: int | None = None
     #: True if the newcomer got the class that the request asked for.

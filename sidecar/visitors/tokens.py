@@ -72,9 +72,8 @@ class Tokens:
             return {kind: TimeSigner(keys, salt=f"waitroom/{room}/{kind}") for kind in kinds}
 
         self._signers, self._link_signers = make_signers(_COOKIE_KINDS), make_signers(_LINK_KINDS)
-        # Verified tokens are cached, because a browser sends the same cookie with every request,
-        # and a verdict takes most of its time to verify it. An invalid token raises, so it is not
-        # cached.
+        # A browser sends the same cookie with every request, and verifying it takes most of a
+        # verdict's time, so verified tokens are cached. Invalid ones raise, so they are not.
         self._verify_cached = lru_cache(CACHE_SIZE)(self._verify)
 
     def write(self, token: Token) -> str:
@@ -90,8 +89,7 @@ class Tokens:
         return self._sign(_KIND_PASS, *fields)
 
     def write_claim(self, ticket: Ticket) -> str:
-        """Return the token for a claim link, with which another browser can take over the
-        ticket."""
+        """Return the token of a claim link, with which another browser can take over the ticket."""
         return self._sign(_KIND_CLAIM, *_ticket_fields(ticket))
 
     def write_join(self) -> str:
@@ -112,15 +110,13 @@ class Tokens:
         return token if token.signed_ms >= self._clock.now_ms() - self.lifetime_ms else None
 
     def read_claim(self, text: str | None) -> Ticket | None:
-        """Verify the token of a claim link and return its ticket. None if it is forged or too
-        old."""
+        """Verify a claim link's token and return its ticket. None if it is forged or too old."""
         ticket = _verify_or_none(self._verify_claim, text)
         oldest_ms = self._clock.now_ms() - TICKET_LIFETIME_MS
         return ticket if isinstance(ticket, Ticket) and ticket.signed_ms >= oldest_ms else None
 
     def may_join(self, text: str | None) -> bool:
-        """Return True if the token of a `join_url` is valid, and JOIN_FROM_S to JOIN_UNTIL_S
-        old."""
+        """Return True if a `join_url`'s token is valid, and JOIN_FROM_S to JOIN_UNTIL_S old."""
         signed = _verify_or_none(self._link_signers[_KIND_JOIN].unsign, text)
         now_s = self._clock.now_ms() // 1000
         return signed is not None and JOIN_FROM_S <= now_s - signed[1] <= JOIN_UNTIL_S
@@ -135,8 +131,7 @@ class Tokens:
 
 
 def _verify_or_none(verify: Callable[[str], _Contents], text: str | None) -> _Contents | None:
-    """Return what `verify` returns for a signed string. None if it is missing, too long or
-    forged."""
+    """Return what `verify` returns for a string. None if it is missing, too long or forged."""
     if not text or len(text) > MAX_TOKEN_LENGTH:
         return None
     try:

@@ -1,5 +1,4 @@
-"""Converts visitor ids to visitor numbers, a short form that people can read out on the
-telephone."""
+"""Converts visitor ids to visitor numbers, a short form to read out on the telephone."""
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -13,8 +12,7 @@ _LOOK_ALIKES = str.maketrans("ILO", "110", "-")
 
 
 def visitor_number(visitor: str) -> str:
-    """Return the number of a visitor, such as 7K2Q-9XDM: the first 40 bits of the id. The same code
-    is in static/waiting.js."""
+    """Return an id's first 40 bits, written like 7K2Q-9XDM. static/waiting.js has the same code."""
     bits = int.from_bytes(urlsafe_b64decode(visitor[:8])[:5])
     digits = "".join(_DIGITS[bits >> shift & 31] for shift in range(35, -5, -5))
     return f"{digits[:4]}-{digits[4:]}"

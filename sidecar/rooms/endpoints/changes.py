@@ -1,5 +1,4 @@
-"""Endpoints that forecast, make and undo changes of a room's settings at run time, and that list
-operators' actions."""
+"""Endpoints that forecast, make or undo changes of settings, and that list operators' actions."""
 
 import json
 from collections.abc import Mapping
@@ -97,7 +96,6 @@ async def undo_change(request: web.Request, _params: RoomAddress, body: Undo) ->
 
 
 def _describe_last_change(name: str, acts: list[dict[str, Any]]) -> str:
-    """Describe who last changed a setting, and when."""
     last = next((act for act in acts if name in act.get("changes", ())), None)
     return f"{last['by']} changed {name} at {iso(last['at'])}." if last else f"{name} was changed."
 
@@ -118,8 +116,7 @@ async def _change_settings(
 
 
 async def _apply_changes(request: web.Request, changes: dict[str, Any]) -> dict[str, Any]:
-    """Return all settings with the changes applied. Raises InputError if a change is not
-    allowed."""
+    """Return all settings with the changes applied. Raises InputError if one is not allowed."""
     room = room_of(request)
     await room.refresh()
     file = room.file_settings.model_dump()

@@ -1,5 +1,4 @@
-"""Endpoints to show a room and its figures over time, reset it, preview its events, and issue
-grants."""
+"""Endpoints that show a room and its statistics, reset it, preview events, and issue grants."""
 
 import structlog
 from aiohttp import web

@@ -95,8 +95,7 @@ class RoomState(RoomReply):
     replicas: Count
     """Replicas that asked Redis in the last seconds."""
     recovery_stage: Literal[0, 1, 2]
-    """2: Redis was emptied, and nobody is called. 1: some visitors may still be missing from the
-    queue. 0: normal."""
+    """2: Redis was emptied, and nobody is called. 1: visitors may still be missing. 0: normal."""
     recovers_until: Time | None
     """When the recovery ends. null: `recovery_stage` is not 2."""
     settings: RoomSettings

@@ -13,9 +13,8 @@ SCAN_COUNT = 1000
 
 
 class QueuedVisitor(NamedTuple):
-    """A waiting visitor. `line` is the sub-queue; None if the room has none, or if the place was
-    drawn. `class_name` is "" for a visitor without a class. `joined_ms` is None if the place was or
-    will be drawn."""
+    """A waiting visitor. `line` is the sub-queue; None if the room has none or the place was drawn.
+    `class_name` is "" without a class. `joined_ms` is None if the place was or will be drawn."""
 
     visitor: str
     order: int

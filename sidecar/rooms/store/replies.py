@@ -9,8 +9,7 @@ from sidecar.visitors.model import Phase, QueueOutcome, Standing
 
 #: The field of the hash `stats` that stores until when the shield is up.
 SHIELD_FIELD = "shield_until_ms"
-#: The kinds of replies about one visitor, and the number of values of each. The first value is the
-#: kind itself.
+#: The number of values in each kind of reply about one visitor. The first value is the kind.
 _WAITING, _WAITING_LONG, _ADMITTED, _GIVEN_UP = 0, 2, 1, -4
 _VALUE_COUNTS = {_WAITING: 5, _WAITING_LONG: 10, _ADMITTED: 4}
 _OUTCOMES = {outcome.value: outcome for outcome in QueueOutcome} | {

@@ -56,8 +56,7 @@ NO_CLAIM = ClassClaim("")
 
 @dataclass(frozen=True, slots=True)
 class Lot:
-    """A visitor's number in a draw, in [0, 1). It decides the place in the pre-queue that begins
-    at `begins_ms`."""
+    """The number in [0, 1) that decides a place in the pre-queue that begins at `begins_ms`."""
 
     number: float
     begins_ms: int
@@ -145,8 +144,7 @@ class RoomStore(PlainCommands):
         return self._scripts.is_away
 
     def record_room_existed_since(self, since_ms: int) -> None:
-        """Record that the room existed at that time. If all data in Redis is newer, Redis was
-        emptied."""
+        """Record that the room existed then. If all data in Redis is newer, Redis was emptied."""
         if self._existed_since_ms is None or since_ms < self._existed_since_ms:
             self._existed_since_ms = since_ms
 
@@ -277,8 +275,7 @@ class RoomStore(PlainCommands):
         """Give a waiting visitor a class, "" for none, and return the visitor's position. Without
         an operator (`by` is ""), the class changes only if that moves the visitor ahead.
 
-        Return 0 if the visitor is not waiting, -1 if the grant was used, -2 if the place comes from
-        a lottery draw and so has no class.
+        Return 0 if the visitor is not waiting, -1 if the grant was used, -2 if the place was drawn.
         """
         _, new_position = await self._run(
             "grade", [visitor, claim.class_name, claim.grant, claim.expires_ms, by, why]
@@ -366,6 +363,5 @@ def drop_none(value: Any) -> Any:
 
 
 def _random() -> float:
-    """Return an unpredictable number in [0, 1). It decides the order in rooms whose
-    queueing_method is random."""
+    """Return an unpredictable number in [0, 1), for rooms whose queueing_method is random."""
     return (int.from_bytes(os.urandom(7), "big") >> 3) / 2**53

@@ -19,8 +19,7 @@ READ_ORDER = ("waiting", "active", "spent", "addresses", "drawn", "grants", "rev
 #: The kinds of rows, in the order in which they are written. Visitors who left or are active come
 #: before those who wait, so that they are not queued again.
 WRITE_ORDER = ("stats", "revoked", "spent", "addresses", "drawn", "grants", "active", "waiting")
-#: The sorted set with a second score of each member: when the next heartbeat is due, or when the
-#: session began.
+#: The sorted set of second scores: when the next heartbeat is due, or when the session began.
 _SECOND_SET = {"waiting": "due", "active": "admitted"}
 #: The fields of the hash `stats` that make sense only in the Redis that was read.
 _LOCAL_STATS = {"tokens", "tokens_at", "measured_at", "recovery", "address_at"}
