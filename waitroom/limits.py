@@ -171,8 +171,7 @@ def make_release_request(rule: str, **body: Any) -> Request:
 async def _acquire(core: Core, call: AcquireCall, *, wait: bool) -> Permit:
     undo = None
     if call.has_generated_id and call.call_id:
-        # If the response is lost, nobody else can release the permit. A caller who chose the id
-        # may repeat the call.
+        # No caller knows the id, so nobody else can release the permit after a lost response.
         parameters = dict(call.parameters)
         permit_name = f"{parameters.pop('cost', 1)}~{call.call_id}"
         release = make_release_request(call.rule, **parameters, permit=permit_name)

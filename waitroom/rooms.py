@@ -25,8 +25,7 @@ class AsyncRooms:
         return await self._send("GET", room)
 
     async def update(self, room: str, /, **settings: Any) -> Room:
-        """Change settings of a running room, on all replicas. None resets a setting to its
-        configured value."""
+        """Change a running room's settings on all replicas. None restores the configured value."""
         return await self._send("PATCH", room, body=settings)
 
     async def pause(self, room: str) -> Room:

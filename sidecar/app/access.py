@@ -130,8 +130,7 @@ def _find_token_owner(request: web.Request, tokens: list[tuple[str, Owner]]) -> 
 
 
 def _check_admin_token(request: web.Request, token: str) -> web.Response | None:
-    """Return a problem if the admin token is wrong, or if the client's address has sent too many
-    wrong tokens, else None."""
+    """Return a problem if the token is wrong or the address sent too many wrong ones, else None."""
     guesses = request.app[OPERATORS].guesses
     refused_s = guesses.refused_s(request.remote)
     if refused_s:
@@ -155,8 +154,7 @@ def _refuse_token(request: web.Request, guesses: Throttle) -> web.Response:
 
 
 def _check_session(request: web.Request) -> web.Response | None:
-    """Return a problem if there is no session, its role is too low or another site has sent the
-    request, else None."""
+    """Return a problem if there is no session, its role is too low or the request is cross-site."""
     user = find_operator(request)
     if user is None:
         return _create_token_problem(request)

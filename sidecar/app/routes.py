@@ -64,8 +64,7 @@ MAX_OPS_BODY_BYTES = 262_144
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """The services of all features, for both listeners. A feature that is not configured has an
-    empty service or None."""
+    """The services of all features, for both listeners: empty or None if not configured."""
 
     rooms: WaitingRooms
     metrics: Metrics

@@ -107,8 +107,7 @@ class Alerts:
             await asyncio.sleep(EVALUATION_INTERVAL_S)
 
     async def evaluate_last_hour(self) -> None:
-        """Evaluate the samples of the last hour in Redis, so that a new replica shows at once which
-        alerts fire."""
+        """Evaluate Redis' samples of the last hour: a new replica shows firing alerts at once."""
         for room in self._rooms:
             for sample in reversed(await room.store.lists.minutes(60)):
                 now_ms, wait_ms = sample["minute"] * 60_000, sample["wait_ms"]

@@ -64,8 +64,7 @@ MAX_SPAN_MS = 60_000
 MIN_SPAN_MS = 5_000
 #: The number of samples of an hour: one at its beginning, and one at the end of each minute.
 HOUR_SAMPLES = 61
-#: If the latest snapshot is older than this, in ms, Redis counts as unavailable. A replica reads a
-#: snapshot each second.
+#: A snapshot is read each second. If it is older than this, in ms, Redis counts as unavailable.
 MAX_AGE_MS = 3_000
 
 log = structlog.get_logger()
@@ -107,8 +106,7 @@ class Live(LongPolls):
         await self._updated.wait()
 
     def find_unsent(self, sent: dict[str, bytes]) -> bytes:
-        """Return the events that are not in `sent`, and add them to it. A slow viewer gets only the
-        last event of each kind."""
+        """Return the events not in `sent`, and add them. Slow viewers get the last of each kind."""
         fresh = [event for room, event in self._collected.items() if sent.get(room) is not event]
         sent.update(self._collected)
         return b"".join([self._now, *fresh])

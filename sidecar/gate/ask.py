@@ -23,8 +23,7 @@ async def get_verdict(
     *,
     may_join: bool = False,
 ) -> Answer:
-    """Return the verdict about a request, and count the request. With `may_join`, a newcomer joins
-    the queue."""
+    """Return the verdict about a request and count it. `may_join`: a newcomer joins the queue."""
     metrics = request.app[METRICS]
     bearer = visitor_request.get_bearer(room, may_join=may_join)
     if bearer.grant_result:

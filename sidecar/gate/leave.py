@@ -60,8 +60,7 @@ async def leave(request: web.Request) -> web.Response:
     if not is_allowed:
         return problem(FROM_ELSEWHERE, detail=FROM_ELSEWHERE.remedy)
     token = visitor_request.token
-    # The number of places in the queue is not limited, so an attacker could take and give up any
-    # number of them.
+    # The queue has no limit, so an attacker could take and give up any number of places.
     if isinstance(token, Ticket) and not (by_site or is_resource(room)):
         wait_s = request.app[LEAVE_LIMIT].wait_s(visitor_request.address, time.monotonic())
         if wait_s:

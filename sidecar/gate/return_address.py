@@ -48,9 +48,8 @@ async def read_next_in_form(request: web.Request) -> str:
 
 
 def sends_data(method: str) -> bool:
-    """Return True if the method sends data, which does not arrive at the site while the visitor
-    waits. The waiting page never requests such a URL by GET. nginx has the same rule in
-    `$waitroom_unsent`."""
+    """Return True if the method sends data, which does not reach the site while the visitor waits.
+    The waiting page never requests such a URL by GET. nginx's rule is in `$waitroom_unsent`."""
     return method not in {"", "GET", "HEAD"}
 
 

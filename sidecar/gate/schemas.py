@@ -172,8 +172,7 @@ class ClaimParameters(RoomAddress):
 
 class SiteHeader(Headers):
     sec_fetch_site: str | None = None
-    """Which site caused the request, as browsers report it. A POST that another site caused takes
-    no place."""
+    """Which site caused the request, as browsers report it. Another site's POST takes no place."""
 
 
 class PageForm(Body):

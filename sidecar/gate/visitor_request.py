@@ -121,8 +121,7 @@ class VisitorRequest:
     @property
     def is_cross_site(self) -> bool:
         """True if another site made the browser send the request. Browsers send no cookie of ours
-        with such a POST (SameSite=Lax). The visitor may have a session, which a new cookie would
-        replace."""
+        with such a POST (SameSite=Lax). A new cookie could replace the visitor's session."""
         return self.site == "cross-site"
 
     @property
@@ -197,8 +196,7 @@ class VisitorRequest:
         if self.wants_place:
             return True
         headers, snapshot = self.headers, room.snapshot
-        # A browser's request for a part of a page has Sec-Fetch-Mode, an Accept of that type, or
-        # the page in Referer.
+        # A request for a page's part has Sec-Fetch-Mode, its type in Accept or the page in Referer.
         if self.is_prefetch or _MODE in headers or _DEST in headers or _REFERER in headers:
             return False
         if headers.get(_ACCEPT, "").startswith(("image/", "text/css")) or snapshot is None:

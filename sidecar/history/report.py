@@ -104,8 +104,7 @@ class Tally:
 def compute_percentiles_s(
     values_ms: Sequence[int], fractions: Sequence[float]
 ) -> list[float | None]:
-    """Return percentiles of times (by nearest rank), in seconds. Each is None if `values_ms` is
-    empty."""
+    """Return percentiles (by nearest rank), in seconds. Each is None if `values_ms` is empty."""
     if not values_ms:
         return [None] * len(fractions)
     ranked = sorted(values_ms)

@@ -16,11 +16,9 @@ class HistorySection(BaseModel):
     history_retention: Seconds | None = Field(default=90 * 86_400, ge=3600)
     """Events older than this, and stays that ended earlier, are dropped or archived."""
     history_archive: Literal["drop", "move"] = "drop"
-    """`drop`: delete them. `move`: move them to the tables `entries_archive` and
-    `events_archive`."""
+    """`drop`: delete them. `move`: move them to `entries_archive` and `events_archive`."""
     history_backlog: Count = Field(default=10_000_000, ge=1000)
     """The most events of a room that wait in Redis while the database is unavailable, about 100
     bytes each. The oldest events beyond this number are lost."""
     history_stuck_after: Seconds = Field(default=86_400, ge=60)
-    """A stay is closed as `stuck` if it had no event for this time and Redis does not know the
-    visitor."""
+    """A stay is closed as `stuck` after this time without events if Redis has no such visitor."""

@@ -192,8 +192,7 @@ async def tidy_room(
 
 
 async def close_stuck_stays(room: WaitingRoom, history: "History", after_s: float) -> int:
-    """Close stays that had no event for `after_s` and whose visitors Redis does not know. Return
-    how many were closed."""
+    """Close stays without events for `after_s` whose visitors are not in Redis. Return how many."""
     before_ms = room.clock.now_ms() - int(after_s * 1000)
     closed = 0
     while visitors := await history.find_inactive_visitors(

@@ -52,8 +52,7 @@ class LongPolls:
                 self._tasks = []
 
     async def hold(self, request: web.Request, seconds: float) -> float:
-        """Wait for `seconds`, or until the client disconnects or the replica stops. Return how many
-        of the seconds remain then."""
+        """Wait `seconds`, or until the client leaves or the replica stops. Return the rest."""
         ends_s = time.monotonic() + seconds
         with self.opened(request) as ended:
             if not is_gone(request):
@@ -84,8 +83,7 @@ def is_gone(request: web.Request) -> bool:
 
 
 def read_wait(request: web.Request) -> int:
-    """Return the query parameter `wait`, for how many seconds the response may be held back. Raises
-    InputError."""
+    """Return `wait` of the query: for how long to hold the response, seconds. Raises InputError."""
     text = request.query.get("wait", "0")
     if not (text.isascii() and text.isdigit() and len(text) < 4 and int(text) <= MAX_WAIT_S):
         raise InputError([f"wait: whole seconds from 0 to {MAX_WAIT_S} (got {text[:40]!r})"])

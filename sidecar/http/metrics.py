@@ -33,8 +33,7 @@ _CALL_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1
 #: Buckets for durations from 10 ms to half an hour, seconds.
 PACES_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 
-# Omit the creation time of each counter. No alert uses these times, and they would double the
-# output.
+# Omit the creation times of counters. No alert uses them, and they would double the output.
 disable_created_metrics()  # type: ignore[no-untyped-call] # the library has no types
 
 #: The values of the metric waitroom_store_evicts, by eviction policy. For all other policies, under

@@ -54,8 +54,7 @@ class Parameters(BaseModel):
 
 
 class Headers(BaseModel):
-    """Headers of a request or reply. The field `retry_after` is the header Retry-After. Unknown
-    headers are ignored."""
+    """Headers of a request or reply: `retry_after` is Retry-After. Unknown headers are ignored."""
 
     model_config = ConfigDict(
         alias_generator=lambda name: name.replace("_", "-").title(), defer_build=True
@@ -207,8 +206,7 @@ def _property_schemas(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _describe_schema(schema: dict[str, Any]) -> str:
-    """Describe what a field accepts, such as "a whole number from 1". Return "" if the schema has
-    an unknown form."""
+    """Describe what a field accepts, as in "a whole number from 1". Return "" for unknown forms."""
     if "enum" in schema:
         return " or ".join(str(value) for value in schema["enum"])
     if "anyOf" in schema:

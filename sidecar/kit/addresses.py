@@ -60,8 +60,7 @@ MOST_ADDRESSES = 10_000
 
 class AddressLimit:
     """A rate limit with a token bucket for each IP address (for IPv6, each /64 network). A bucket
-    gets `per_s` tokens a second and holds `burst`. Only the time at which a bucket will be full
-    again is stored."""
+    gets `per_s` tokens a second and holds `burst`. Only the time when it is full is stored."""
 
     def __init__(self, *, per_s: float, burst: int) -> None:
         self._per_s, self._burst = per_s, burst

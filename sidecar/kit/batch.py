@@ -11,9 +11,8 @@ BatchReply = TypeVar("BatchReply")
 class CallBatcher(Generic[BatchItem, BatchReply]):
     """A batcher turns many calls of `submit(item)` into few calls of `run(items)`, one at a time.
 
-    An idle batcher adds no delay: it sends the first item alone, at once. If a caller is cancelled,
-    its item is sent all the same, because Redis or the database may already have received it. The
-    reply is then dropped."""
+    An idle batcher adds no delay: it sends the first item alone, at once. A cancelled caller's item
+    is sent all the same, because it may already have arrived. Its reply is dropped."""
 
     def __init__(
         self, run: Callable[[Sequence[BatchItem]], Awaitable[Sequence[BatchReply]]], *, limit: int
@@ -24,8 +23,7 @@ class CallBatcher(Generic[BatchItem, BatchReply]):
         self._task: asyncio.Task[None] | None = None
 
     def submit(self, item: BatchItem) -> asyncio.Future[BatchReply]:
-        """Add an item to the next batch. Return a future of its reply, or of the exception that
-        `run` raises."""
+        """Add an item to the next batch. Return a future of its reply, or of what `run` raises."""
         future: asyncio.Future[BatchReply] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         if self._task is None:

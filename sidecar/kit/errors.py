@@ -30,8 +30,7 @@ class StoreError(SidecarError):
 
 
 class DatabaseError(SidecarError):
-    """The SQL database is unavailable, refused a statement, or has tables of another version. The
-    message says what happened."""
+    """The database is unavailable, refused a statement, or has tables of another version."""
 
 
 class DatabaseUnavailableError(DatabaseError):

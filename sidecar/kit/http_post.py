@@ -52,8 +52,7 @@ class PostResult:
 def signed_headers(
     event: str, id_: str, body: bytes, secret: str, *, now_s: float
 ) -> dict[str, str]:
-    """Return the headers of a JSON message that is sent at `now_s`. They include a signature if
-    there is a secret."""
+    """Return the headers of a JSON message sent at `now_s`, signed if there is a secret."""
     headers = {
         "Content-Type": "application/json; charset=utf-8",
         "User-Agent": f"waitroom/{__version__}",

@@ -40,8 +40,7 @@ def _parse_text(value: str) -> datetime:
 
 
 def _add_offset(moment: datetime, zone: str) -> datetime:
-    """Add the zone's offset to a local time. Raises ValueError if the zone's clocks skip this time
-    or show this time twice."""
+    """Add the zone's offset to a local time. Raises ValueError if clocks skip or repeat it."""
     zone_info = ZoneInfo(zone)
     before, after = (moment.replace(tzinfo=zone_info, fold=fold) for fold in (0, 1))
     if before.utcoffset() == after.utcoffset():

@@ -36,8 +36,7 @@ class Schedule:
     backoff: Backoff
 
     def pause_s(self, made: int, after_s: float = 0) -> float | None:
-        """Return the delay after `made` attempts, at least `after_s`, or None if no further attempt
-        is allowed."""
+        """Return the delay after `made` attempts, at least `after_s`, or None if none is left."""
         return None if made >= self.attempts else max(after_s, self.backoff.delay_s(made))
 
 

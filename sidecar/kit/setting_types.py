@@ -49,8 +49,7 @@ def _no_boolean(hint: str) -> BeforeValidator:
 
 
 def from_text(value: object) -> object:
-    """Convert a string of digits to a number, which pydantic does not do for a Literal. Return
-    other values unchanged."""
+    """Convert digits to a number, as pydantic does not for a Literal. Return others unchanged."""
     return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
@@ -140,8 +139,7 @@ _AMBIGUOUS = re.compile(r"[\x00-\x1f\x7f\\;%?#]|//")
 
 
 def _split_unique(value: object, limit: int) -> list[str]:
-    """Return the parts of a string or list, without duplicates. Raises ValueError if there are more
-    than `limit`."""
+    """Return the distinct parts of a string or list. Raises ValueError if they exceed `limit`."""
     value = split_list(value)
     if not isinstance(value, (list, tuple)) or not all(isinstance(part, str) for part in value):
         raise ValueError("write a list of texts, or one text with commas between")
@@ -187,9 +185,8 @@ def read_paths(value: object) -> tuple[str, ...] | None:
 
 
 def clean_path(target: str) -> str | None:
-    """Return the decoded path of a request target, such as `/a%20b?c=d`. Return None if two servers
-    might interpret the path differently, because of dots, empty parts, unusual separators or double
-    encoding."""
+    """Return the decoded path of a request target, such as `/a%20b?c=d`. Return None if servers
+    might read it differently, due to dots, empty parts, odd separators or double encoding."""
     raw = target.partition("?")[0]
     if not raw.startswith("/") or not raw.isascii():
         raw = ""

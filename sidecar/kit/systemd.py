@@ -32,8 +32,7 @@ async def notify_systemd(environ: Mapping[str, str]) -> AsyncIterator[Callable[[
 
 
 def watchdog_s(environ: Mapping[str, str]) -> float:
-    """Return the watchdog interval, seconds: within it systemd expects a WATCHDOG=1. Return 0 if
-    systemd expects none."""
+    """Return within how many seconds systemd expects a WATCHDOG=1, or 0 if it expects none."""
     if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return 0
     text = environ.get("WATCHDOG_USEC", "")

@@ -74,8 +74,7 @@ class Templates:
         return ""
 
     def find(self, name: str) -> Template | None:
-        """Return a template, or its last usable version if the file is not usable now. Return None
-        if no version was usable."""
+        """Return a template, or its last usable version, or None if no version was usable."""
         loaded_version, template = self._loaded.get(name, (None, None))
         try:
             file = (self._folder / name).stat()

@@ -25,8 +25,7 @@ class HolderState:
 
     outcome: LeaseOutcome
     now_ms: int = 0
-    #: True if Redis was emptied. Then nothing is granted until the terms of all earlier leases
-    #: are over.
+    #: True if Redis was emptied. Nothing is granted until all earlier leases' terms are over.
     is_recovering: bool = False
     #: How long to wait before the next heartbeat; 0 if none is needed.
     refresh_ms: int = 0

@@ -76,8 +76,7 @@ class ResourcesPage(TemplatePath, PageParameters):
     find: Annotated[str, *matching(f"({HOLDER.pattern})?".replace(r"\Z", ""), LETTERS)] = ""
     """If set, lists only resources whose name begins with this text, that a holder of this name
     holds or waits for, or that have a lease with this fencing number. One request searches at most
-    5000 resources, so a page may list few or none even if `next` says that there are more to
-    search."""
+    5000 resources, so a page may list few or none even if `next` says there are more."""
     holders: Annotated[int, Field(ge=0, le=1000)] = 1000
     """The highest number of holders to list for each resource."""
 
@@ -146,8 +145,7 @@ class LeaseStatus(Reply):
     """The number that decides the place in the queue. Send it to restore the place if Redis has
     lost its data."""
     refresh_after_seconds: Seconds | None = None
-    """After what time a waiting holder must send the next heartbeat to keep its place. null: no
-    heartbeat is needed."""
+    """After what time a waiting holder must send a heartbeat to keep its place. null: no need."""
     updated_at: Time
     """The time of this response, by the clock of Redis."""
 

@@ -62,8 +62,7 @@ class TemplateLeases:
         self, resource: str, holder: str, fence: int | None = None, *, owners: Sequence[str] = ("",)
     ) -> HolderState:
         """Release the lease with this fencing number or, if it is None, any lease or place of the
-        holder. If there are several owners, do so for each owner's holder of this
-        name."""
+        holder. With several owners, do so for each owner's holder of the name."""
         names = [self._check_and_name(resource, holder, owner) for owner in owners]
         states = await asyncio.gather(*(self.store.release(resource, n, fence) for n in names))
         state = min(states, key=lambda state: _RELEASE_PRECEDENCE.index(state.outcome))

@@ -46,14 +46,12 @@ class LeaseSettings(BaseModel):
     """The longest time that a lease lasts with all renewals; at least `term`. Allowed only with
     `renewable`. None: no limit."""
     max_waiting: Count | None = Field(default=None, ge=0, le=1_000_000)
-    """How many clients can wait for one resource. Further clients are told that the queue is full.
-    0: nobody can wait."""
+    """How many clients can wait for a resource. More are told that the queue is full. 0: nobody."""
     claim_window: Seconds = Field(default=10, ge=1, le=3600)
     """How long a called client has to take the lease, counted from when its next heartbeat is due.
     Until then nobody else gets the resource."""
     heartbeat_timeout: Seconds = Field(default=60, ge=5, le=86_400, validate_default=True)
-    """A waiting client loses its place when its heartbeat is overdue by this time, which must be at
-    least `claim_window`."""
+    """A waiting client whose heartbeat is this late loses its place. At least `claim_window`."""
     heartbeat_interval: Seconds | None = Field(default=None, ge=0.1, le=3600)
     """The time between two heartbeats of a waiting client. None: a tenth of the expected wait, at
     most 30 s; 2 s at the head of the queue, or less if a lease ends sooner."""

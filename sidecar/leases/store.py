@@ -144,8 +144,7 @@ class LeaseStore:
         return len(names), has_more
 
     async def list(self, *, after: str = "", limit: int = 100) -> list[Resource]:
-        """List the resources that somebody holds or waits for, by name, from the name after
-        `after`."""
+        """List the resources that somebody holds or waits for, by name, after the name `after`."""
         resources: list[Resource] = []
         while len(resources) < limit:
             count = min(limit - len(resources), self._list_limit)
@@ -223,8 +222,7 @@ class LeaseStore:
         return states
 
     def _compute_deadline_ms(self, duration_ms: int) -> int | None:
-        """Return the time after `duration_ms` from now, by Redis' clock. None while that clock is
-        unknown."""
+        """Return the time after `duration_ms` by Redis' clock, or None if the clock is unknown."""
         if self._known_since_ms is None:
             return None
         return duration_ms + (self._clock.now_ms() if self._now_ms is None else self._now_ms())

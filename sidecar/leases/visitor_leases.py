@@ -51,9 +51,8 @@ log = structlog.get_logger()
 @dataclass(frozen=True, slots=True)
 class GuardedResource:
     """A resource that implements Gate, created for one request. All its tokens are tickets, in
-    which `visitor` is the holder, `order` the newest place of the visitor in any queue of the
-    template, `epoch` the number of that queue, and `joined_ms` when Redis first replied (0: not
-    yet)."""
+    which `visitor` is the holder, `order` the visitor's newest place in any queue of the template,
+    `epoch` that queue's number, and `joined_ms` when Redis first replied (0: not yet)."""
 
     #: The template's and the resource's name, such as seat~17.
     name: str
@@ -139,8 +138,7 @@ class GuardedResource:
 
 
 class Resources:
-    """The guarded resources of all templates. `keys` sign the cookies; the newest key is the
-    last."""
+    """The guarded resources of all templates. `keys` sign the cookies; the last is the newest."""
 
     def __init__(self, templates: Iterable[TemplateLeases] = (), keys: Sequence[str] = ()) -> None:
         #: For each template name, a resource without a name, which is copied for each request.
@@ -170,8 +168,7 @@ class Resources:
 
 
 def _make_prototype(template: TemplateLeases, keys: Sequence[str]) -> GuardedResource:
-    # The separator is part of the signed name, because a room that had the template's name may have
-    # signed tickets too.
+    # The signed name has the separator, because a room of that name may have signed tickets too.
     tokens = Tokens(template.name + SEPARATOR, list(keys), template.clock)
     tokens.cookie_name = COOKIE_PREFIX + template.name
     # A ticket is signed again at most once an hour, and must be valid until the term ends.

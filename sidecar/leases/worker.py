@@ -8,8 +8,7 @@ import structlog
 from sidecar.kit.errors import StoreError
 from sidecar.leases.service import Leases, TemplateLeases
 
-#: The pause between two batches of a sweep, seconds, in which Redis can run the scripts of
-#: requests.
+#: The pause between batches of a sweep, seconds, in which Redis can run scripts of requests.
 PAUSE_S = 0.01
 #: The time between two sweeps of a template's leases, seconds.
 INTERVAL_S = 1.0

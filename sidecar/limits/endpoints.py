@@ -108,8 +108,7 @@ async def hold_response(
 ) -> Decision:
     """Hold the response until the call may proceed, `hold_s` have passed, or the replica stops.
 
-    Return the decision with the wait that is left. Release the permit if the client has
-    disconnected."""
+    Return the decision with the wait that is left. Release the permit if the client is gone."""
     is_connected = False
     try:
         if hold_s and decision.wait_s > 0:

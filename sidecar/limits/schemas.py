@@ -160,8 +160,7 @@ class KeyCount(Reply):
     remaining: int | None
     """The highest cost that a call may have now."""
     wait_seconds: Seconds | None
-    """How long to wait before a call or, if it was refused, before a retry. null: never, or
-    Redis is unavailable."""
+    """How long to wait before a call or retry. null: never, or Redis is unavailable."""
     reset_seconds: Seconds | None
     """How long until the whole limit is available."""
 
@@ -205,8 +204,7 @@ class LimitRules(Reply):
 
 
 class LimitLook(LimitRule, LimitDecision):
-    """A limit, and the decision that a call of cost 1 would get. `key` and `limit` are those of the
-    call."""
+    """A limit, and the decision for a call of cost 1. `key` and `limit` are those of the call."""
 
     key: str
     """The key of this call."""
@@ -255,12 +253,10 @@ class CheckLimit(Headers):
     x_waitroom_limit: Name
     """The limit's name."""
     x_waitroom_key: str | None = None
-    """The whole key. Characters that a key may not contain are percent-encoded. A key that is too
-    long is replaced by its digest, and an IPv6 address by its /64 network. Without this header, all
-    calls share one key."""
+    """The whole key. Characters that a key may not contain are percent-encoded. A digest replaces a
+    long key, and its /64 network an IPv6 address. Without this header, all calls share one key."""
     x_original_method: str | None = None
-    """The method of the visitor's request. Default: GET. A CORS preflight passes and is not
-    counted."""
+    """The method of the visitor's request. Default: GET. A CORS preflight passes uncounted."""
     x_waitroom_given: str | None = None
     """The X-Waitroom-Limit of the first response, if the proxy checks the same request again. It is
     then counted only once."""
@@ -269,8 +265,7 @@ class CheckLimit(Headers):
 class _RateHeaders(Headers):
     policy: str | None = Field(None, alias="RateLimit-Policy")
     """The limit's name, the limit (q) and its window (w, seconds), by
-    draft-ietf-httpapi-ratelimit-headers. Missing if the key has no limit or Redis is
-    unavailable."""
+    draft-ietf-httpapi-ratelimit-headers. Missing if the key has no limit or Redis is down."""
     rate: str | None = Field(None, alias="RateLimit")
     """The limit's name, how many calls are left (r), and the seconds (t) until the whole limit is
     available, or until a refused call may be retried."""

@@ -80,9 +80,8 @@ class Batch(Document):
 
 
 def create_ticket(call: CalledVisitor, settings: RoomSettings, *, epoch: int) -> Ticket:
-    """Create the ticket of a called visitor. A field that the event of the call does not have is
-    estimated from the time of the call. It matters only if Redis is emptied before the visitor
-    claims the call."""
+    """Create the ticket of a called visitor. A field that the event lacks is estimated from the
+    time of the call, which matters only if Redis is emptied before the visitor claims the call."""
     order = call.called_ms * 1000 if call.order is None else call.order
     joined_ms = call.joined_ms
     if joined_ms is None:

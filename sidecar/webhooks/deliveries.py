@@ -118,8 +118,7 @@ class Deliveries:
         await self._run_script("settle", *limits, *message)
 
     async def drop(self, id_: str, *, reason: str) -> Delivery | None:
-        """Mark a waiting message as failed and return it. If this version cannot read the message,
-        delete it and return None."""
+        """Mark a waiting message failed and return it. Delete an unreadable one and return None."""
         delivery = (await self.find([id_])).get(id_)
         head = QueueHead(id_, delivery, "", 0)
         if delivery is None:

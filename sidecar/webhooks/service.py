@@ -40,8 +40,7 @@ class ConfiguredWebhook:
                     self.metrics.calls.labels(room, result)
 
     async def enqueue(self, notice: AnyNotice) -> None:
-        """Enqueue a message. If too many wait, drop the oldest. Idempotent by the message's id.
-        Raises StoreError."""
+        """Enqueue a message, once by id. If too many wait, drop the oldest. Raises StoreError."""
         for id_ in await self.deliveries.enqueue(notice):
             if dropped := await self.deliveries.drop(id_, reason="too many wait"):
                 self.report(dropped.notice, "dropped", reason=dropped.reason)

@@ -40,8 +40,7 @@ _STRING_SCHEMAS: Json = {
         "examples": ["2026-12-01 10:00", "2026-12-01T10:00:00+01:00"],
     },
 }
-#: The description of a value and the name of the schema of its string form, by the function that
-#: parses the string.
+#: A value's description and the name of its string form's schema, by the parser of the string.
 _BY_PARSER = {
     parse_duration: ("Seconds.", "Duration"),
     parse_moment: ("ms since 1970.", "Moment"),

@@ -113,8 +113,7 @@ def _choose_visible_state(room: Gate, answer: Answer | None, moments: Moments) -
 
 
 def _is_paused(room: Gate, answer: Answer, moments: Moments) -> bool:
-    """Return True if nobody is called, because Redis is unavailable or lost data, or because an
-    operator paused the room."""
+    """Return True if nobody is called: Redis is unavailable or lost data, or the room is paused."""
     standing = answer.standing
     if answer.store_unavailable or (standing is not None and standing.recovery_stage == 2):
         return True

@@ -290,8 +290,7 @@ class History:
     async def read_changes(
         self, room: str, period: Period, *, limit: int, before: tuple[int, int] | None = None
     ) -> list[Row[Any]]:
-        """Return rows of operators' actions, latest first. `before` is (ms, seq) of the last action
-        on the previous page."""
+        """Return operators' actions before `before`, an action's (ms, seq). The latest is first."""
         ms, seq = before or (period.to_ms, 0)
         query = (
             select(changes)

@@ -40,8 +40,7 @@ class EndedSessions:
         self._ended[session] = ends_s
 
     def would_end_s(self, session: str) -> int:
-        """Return when an ended session would have expired, unix seconds, or 0 if the session has
-        not ended."""
+        """Return when the session would have expired if it has ended, in unix seconds, else 0."""
         return self._ended.get(session, 0)
 
     def is_unsure(self, began_s: int) -> bool:

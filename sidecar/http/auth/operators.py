@@ -131,8 +131,7 @@ class Operators:
         await self._ended.share()
 
     def read(self, cookie: str | None) -> Operator | None:
-        """Return the operator of a session's cookie, or None if the cookie is forged or expired, or
-        the session has ended."""
+        """Return the operator, or None if the cookie is forged, expired or of an ended session."""
         if not cookie:
             return None
         operator = None

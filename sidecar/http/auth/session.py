@@ -1,5 +1,4 @@
-"""Finds the operator who sent a request to the dashboard or the API, and protects against
-cross-site requests (CSRF)."""
+"""Finds who sent a request to the dashboard or the API, and prevents cross-site requests (CSRF)."""
 
 from collections.abc import Mapping
 from urllib.parse import urlsplit
@@ -28,8 +27,7 @@ def find_operator(request: web.Request) -> Operator | None:
 
 def check_origin(request: web.Request, operator: Operator) -> web.Response | None:
     """Return a problem if a request with a session's cookie may come from another site, else None.
-    The request for a change needs a CSRF token too, because a browser may send the cookie with
-    another site's request."""
+    A change needs a CSRF token too, because browsers may send the cookie with such a request."""
     if not is_same_origin(request.headers):
         return problem(FOREIGN_SITE, detail="The session's cookie is for the dashboard")
     token = request.headers.get(CSRF_HEADER, "")

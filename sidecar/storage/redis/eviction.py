@@ -1,5 +1,4 @@
-"""Watches whether Redis may evict keys, which would lose visitors, counts and settings without an
-error."""
+"""Watches whether Redis may evict keys, which would silently lose visitors, counts and settings."""
 
 import asyncio
 from collections.abc import Callable

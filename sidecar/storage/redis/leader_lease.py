@@ -21,8 +21,7 @@ class LeaderLease:
         self._timeout_s = timeout_s
 
     async def hold(self, *, milliseconds: int) -> bool:
-        """Take or renew the lease, and return True if this replica holds it. It expires after
-        `milliseconds`."""
+        """Take or renew the lease for `milliseconds`. Return True if this replica holds it."""
         async with driver_errors("leader lease", self._timeout_s):
             if await self._redis.set(self._key, self._owner, nx=True, px=milliseconds):
                 return True

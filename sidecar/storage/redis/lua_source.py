@@ -30,9 +30,8 @@ class IncludeError(SidecarError):
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The scripts of one folder, such as rooms, as a library of Redis Functions. The names of the
-    library and its functions contain a hash of the source, so that two versions can be loaded side
-    by side."""
+    """The scripts of a folder, such as rooms, as a library of Redis Functions. Its name and its
+    functions' names have a hash of the source, so that two versions can be loaded side by side."""
 
     name: str
     #: The Lua source of the library.
@@ -94,8 +93,7 @@ def _flatten(
 
 
 def _read_lines(file: Path, root: Path, parents: tuple[Path, ...]) -> Iterator[str | Path]:
-    """Yield the lines of a file, and in place of each include the fragment's path. Raises
-    IncludeError."""
+    """Yield a file's lines, and for each include the fragment's path. Raises IncludeError."""
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
         if "@include" not in line:
             yield line

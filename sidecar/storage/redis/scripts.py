@@ -189,8 +189,7 @@ class RedisScripts:
         return await registered(keys=keys, args=args)
 
     async def _load_and_call(self, script: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
-        """Load the library and call the script. If several calls find the library missing, only
-        the first one loads it."""
+        """Load the library, only once for several calls that miss it, and call the script."""
         try:
             async with self._support.load_lock:
                 with contextlib.suppress(_LibraryMissing):
@@ -227,8 +226,7 @@ class RedisScripts:
         return next(iter(next_cursor.values())) if options else next_cursor, names
 
     def _target_options(self, key: str) -> dict[str, Any]:
-        """Return the driver's options that send a command to the server that has the key. They are
-        empty without a cluster."""
+        """Return the driver's options that choose the key's server, or {} without a cluster."""
         is_cluster = isinstance(self.redis, RedisCluster)
         return {"target_nodes": self.redis.get_node_from_key(key)} if is_cluster else {}
 
@@ -251,6 +249,5 @@ def _is_write_refused(error: ResponseError) -> bool:
 
 
 def _is_fcall_refused(error: ResponseError) -> bool:
-    """Return True if Redis does not know the command FCALL or forbids it to this user. No other
-    error names the command."""
+    """Return True if Redis does not know FCALL or forbids it: no other error names the command."""
     return "fcall" in str(error).lower()

@@ -61,8 +61,7 @@ log = structlog.get_logger()
 
 
 def has_parts(*classes: type[Any]) -> bool:
-    """Return True if these classes of redis-py have the attributes in _PARTS. Otherwise log the
-    missing attributes."""
+    """Return True if these classes of redis-py have the attributes in _PARTS. Log missing ones."""
     missing = [
         f"{cls.__name__}.{name}"
         for cls in classes
@@ -299,8 +298,7 @@ class Cluster(RedisCluster):
             self._start_map_task()
 
     async def initialize(self, *_: Any, **__: Any) -> "Cluster":
-        """Read the first slot map. The task continues if a caller that waits for it is
-        cancelled."""
+        """Read the first slot map. The task continues if a caller that awaits it is cancelled."""
         if self._initialize:
             await asyncio.shield(self._start_map_task())
         return self

@@ -18,8 +18,7 @@ Result = TypeVar("Result")
 
 #: The most attempts of a transaction that the database aborts because of another transaction.
 TRIES = 5
-#: The error codes of deadlocks and serialization failures: MariaDB's and MySQL's number, and
-#: PostgreSQL's SQLSTATEs.
+#: Codes of deadlocks and serialization failures: MariaDB's and MySQL's, and PostgreSQL's SQLSTATEs.
 _DEADLOCKS = frozenset({1213, "40001", "40P01"})
 
 
@@ -34,8 +33,7 @@ class Transactions:
         self._write_lock = asyncio.Lock() if self._dialect == "sqlite" else nullcontext()
 
     async def write(self, work: Callable[[AsyncConnection], Awaitable[Result]]) -> Result:
-        """Run `work` in one transaction and return the result. After a deadlock, run `work` again
-        in a new transaction."""
+        """Run `work` in one transaction, again in a new one after a deadlock. Return the result."""
         for _ in range(TRIES - 1):
             try:
                 return await self._write_once(work)
