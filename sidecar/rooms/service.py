@@ -145,7 +145,7 @@ class WaitingRoom:
             if answer is None:
                 if may_join and token is None:
                     await self._end_session_of_old_address(shown_token)
-                answer = await self._check_newcomer(may_join, from_page, bearer, rollout_number)
+                answer = await self._handle_newcomer(may_join, from_page, bearer, rollout_number)
         except StoreError as error:
             # refresh() logs the failure once a second. Here a warning would flood the log.
             log.debug("store_away", room=self.name, error=str(error))
@@ -357,7 +357,7 @@ class WaitingRoom:
             self._refreshes.record(standing.refresh_ms, standing.now_ms)
         return standing
 
-    async def _check_newcomer(
+    async def _handle_newcomer(
         self, may_join: bool, from_page: bool, bearer: Bearer, rollout_number: int | None
     ) -> Answer:
         if self.settings.rollout_percent == 0:  # all visitors are outside, and need no cookie

@@ -70,7 +70,7 @@ class Cursor(Document):
 
 @dataclass(frozen=True, slots=True)
 class Batch(Document):
-    """The calls of one message that is not enqueued yet, and the webhooks that receive it."""
+    """A message that is not enqueued yet: its called visitors, and the webhooks that receive it."""
 
     calls: tuple[CalledVisitor, ...]
     webhooks: tuple[str, ...]

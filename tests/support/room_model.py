@@ -36,7 +36,7 @@ class Place:
     advised_s: int = 0
     #: Whether the visitor polls much more seldom than advised. Then `advised_s` is the real time.
     polls_seldom: bool = False
-    #: The sort key of positions that are shown by arrival. None if it is not stored yet.
+    #: The sort key in rooms that show positions in the order of arrival. None until it is stored.
     arrival: int | None = None
     joined: int = 0
 
@@ -607,7 +607,7 @@ class Model:
         if visitor not in self.queue:
             if self.phase is Phase.PREQUEUE and newcomer.lot_of != self._opening.begins_ms:
                 return Reply(QueueOutcome.REJECTED)
-            if self._has_all_places(newcomer.address):
+            if self._has_max_places(newcomer.address):
                 return Reply(QueueOutcome.FULL)
             most = self.settings.max_waiting
             if not self.queue and self._has_free_slot() and self._has_token():
@@ -689,7 +689,7 @@ class Model:
         if self.now - polled > longest:
             return None
         comes_back = was_lost and self.now - emptied <= longest
-        if not comes_back and self._has_all_places(address):
+        if not comes_back and self._has_max_places(address):
             return -1
         self.epoch = ticket.epoch
         self._restore_place(ticket.visitor, ticket.order, "ticket", ticket.joined_ms)
@@ -706,7 +706,7 @@ class Model:
                 return False
         return ticket.epoch >= self.epoch
 
-    def _has_all_places(self, address: str) -> bool:
+    def _has_max_places(self, address: str) -> bool:
         most = self.settings.max_places_per_address
         if most is None:
             return False
@@ -732,7 +732,7 @@ class Model:
 
     def _store_address(self, address: str, visitor: str) -> None:
         if self.settings.max_places_per_address is not None:
-            self._has_all_places(address)  # This deletes visitors who are gone.
+            self._has_max_places(address)  # This deletes visitors who are gone.
             self.addresses[visitor] = address
 
     def _keep_session(self, pass_: Pass) -> Reply | None:

@@ -68,7 +68,8 @@ def collect_values(
     *,
     unsent: bool = False,
 ) -> dict[str, Any]:
-    """Return the values that a template may use: ours, and those of Cloudflare's templates."""
+    """Return the values that a template may use: ours, and those of Cloudflare's templates.
+    `unsent` is True if the visitor sent a form that has not reached the site."""
     has_no_place = document["state"] == VisitorState.NOT_QUEUED
     view = "waiting" if has_no_place else status_document.choose_view(document)
     opens = format_opening(document, settings)

@@ -65,7 +65,7 @@ local function call_waiting(resource)
   resource.waiting, member_budget = resource.waiting - popped, member_budget - popped
 end
 
--- Does what the head of this file says, as far as it is due and the budget of this script allows.
+-- Updates a resource. If this script may not handle any more members, the next one does the rest.
 local function update_resource(resource)
   if is_due(resource) and member_budget > 0 then
     if resource.held > 0 then end_expired(resource) end

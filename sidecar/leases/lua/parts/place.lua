@@ -28,10 +28,11 @@ local function estimate_slot_times(resource, n)
   return unpack(resource.slots[n])
 end
 
--- Returns the expected wait behind `ahead` holders, ms, and the time until the next heartbeat, ms.
--- That time is the template's heartbeat_interval, or a tenth of the wait, from 1 s to 30 s, of
--- which up to a quarter is random, so that holders who joined together do not poll together. The
--- head of the queue polls every 2 s, and when its slot becomes free.
+-- Returns two times in ms: the expected wait with `ahead` holders ahead, and the time until the
+-- next heartbeat. The latter is the template's heartbeat_interval, if there is one. Otherwise it is
+-- 2 s for a holder who may get one of the next free slots, and a tenth of the wait (1 to 24 s) plus
+-- up to 25 % jitter for the others. It is at most half of heartbeat_timeout, and near the head of
+-- the queue it ends when the next slot is expected to become free.
 local function estimate_wait(resource, ahead, jitter)
   local free, expected = estimate_slot_times(resource, ahead % capacity)
   local rounds = math.floor(ahead / capacity)

@@ -57,7 +57,7 @@ local function admit_or_queue(visitor, random, prequeue_began, address, class, g
   if phase == PREQUEUE and tonumber(prequeue_began) ~= event_begins then
     return make_refusal(REJECTED, 2000)
   end
-  if has_all_places(address) then return refuse_as_full('refused_address', random) end
+  if has_max_places(address) then return refuse_as_full('refused_address', random) end
   if waiting == 0 and phase == OPEN and not room.queue_all and stage < 2
     and active < cap and refill_tokens() >= 1 then
     spend_token()

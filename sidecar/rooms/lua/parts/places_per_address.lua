@@ -33,7 +33,7 @@ local function count_places_of(address)
   return places
 end
 
-local function has_all_places(address)
+local function has_max_places(address)
   if not room.max_places_per_address or address == '' then return false end
   return count_places_of(address) >= room.max_places_per_address
 end

@@ -17,7 +17,7 @@ local function rejoin(visitor, order, ticket_epoch, joined, signed, address)
   -- A polling visitor's ticket is at most 300,000 ms old (visitors/model.py: TICKET_RENEW_MS).
   local most_ms = room.rejoin_ms + 300000
   if now - polled > most_ms then return nil end
-  if not (was_lost and now - emptied <= most_ms) and has_all_places(address) then
+  if not (was_lost and now - emptied <= most_ms) and has_max_places(address) then
     count('refused_address')
     return FULL
   end
