@@ -46,8 +46,8 @@ class Webhook(BaseModel):
     """`generic`: a JSON object with the room's numbers. `slack` and `dingtalk`: a sentence, in the
     format of these services."""
     secret: str = Field(default="", repr=False)
-    """The secret that signs the messages. At least 16 characters. For `dingtalk`: the secret of the
-    robot (`SEC…`). Not allowed for `slack`. Empty: messages are not signed."""
+    """The secret that signs the messages, of 16 characters or more. For `dingtalk` it is the secret
+    of the robot (`SEC…`). Not allowed for `slack`. Empty: messages are not signed."""
     events: Annotated[list[WebhookEventName], BeforeValidator(split_list)] = Field(
         default=[*ROOM_EVENT_NAMES], min_length=1
     )

@@ -150,7 +150,7 @@ def test_no_bar_in_a_pipe(command):
 
 COUNT = """
 from sidecar.kit import progress
-progress._EVERY_S = 0
+progress._UPDATE_INTERVAL_S = 0
 with progress.progress("counting", total=%s) as advance:
     for _ in range(2):
         input()

@@ -57,7 +57,7 @@ async def test_every_figure_of_a_condition_is_computed(watched, monkeypatch):
     """Those of rooms, limits, webhooks, the history, targets and the site."""
     site, alerts = await watched()
     judged = set()
-    monkeypatch.setattr(alerts, "_judge", lambda figures: judged.update(figures) or ())
+    monkeypatch.setattr(alerts, "_match_rules", lambda figures: judged.update(figures) or ())
     alerts._jobs = Mock(targets=[Mock()])
     alerts._metrics.of(JobMetrics).targets.find = lambda _: Mock(breaker="closed")
     alerts._metrics.of(LimitMetrics).limit_decisions.labels("api", "admitted_alone")
