@@ -55,8 +55,10 @@ class LongPolls:
         """Wait `seconds`, or until the client leaves or the replica stops. Return the rest."""
         ends_s = time.monotonic() + seconds
         with self.opened(request) as ended:
-            if not is_gone(request):
-                await wait_for(ended, seconds)
+            # A loop, because a timer may fire a moment early, and then time would remain.
+            while not is_gone(request) and (left_s := ends_s - time.monotonic()) > 0:
+                if await wait_for(ended, left_s):
+                    break
         return max(0.0, ends_s - time.monotonic())
 
     def close(self) -> None:
