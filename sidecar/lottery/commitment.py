@@ -61,9 +61,6 @@ def _format_rows(rows: Iterable[tuple[str, int]]) -> bytes:
     return "".join(f"{place} {visitor}\n" for visitor, place in rows).encode()
 
 
-# The choice of a draw ----------------------------------------------------------------------------
-
-
 # The published data, and its verification --------------------------------------------------------
 
 

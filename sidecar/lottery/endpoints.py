@@ -73,8 +73,9 @@ async def get_draw(request: web.Request, params: DrawParameters) -> web.Response
         commitment=draws.get_commitment(event),
     )
     if _is_public(room, event):
+        secret = draws.get_secret(event)  # before the await, as the commitment above
         members = await _find_list_members(room, draws, event)
-        draw = draw.model_copy(update={"secret": draws.get_secret(event), **members})
+        draw = draw.model_copy(update={"secret": secret, **members})
     return draw.response(headers=_CORS)
 
 
