@@ -202,6 +202,23 @@ class RoomMetrics(MetricSet):
     def __init__(self, registry: CollectorRegistry) -> None:
         super().__init__(registry)
         self.stays = self.collected(StoreCounters())
+        #: The names of the sub-queues that have samples, by room.
+        self._sub_queues: dict[str, set[str]] = {}
+
+    def export_sub_queues(self, room: str, lines: Mapping[str, tuple[int, int | None]]) -> None:
+        """Export the length and the wait estimate, ms, of each sub-queue, by name. Remove those of
+        sub-queues that the room no longer has, and estimates that are None, which are unknown."""
+        # remove_by_labels would search the samples of all rooms, once a second for each room.
+        for name in self._sub_queues.get(room, set()) - lines.keys():
+            self.line_waiting.remove(room, name)
+            self.line_wait_estimate.remove(room, name)
+        self._sub_queues[room] = set(lines)
+        for name, (visitors, wait_ms) in lines.items():
+            self.line_waiting.labels(room, name).set(visitors)
+            if wait_ms is None:
+                self.line_wait_estimate.remove(room, name)
+            else:
+                self.line_wait_estimate.labels(room, name).set(wait_ms / 1000)
 
     def remove_store_samples(self, room: str) -> None:
         """Remove the room's samples that come from Redis. Without this, their last values would be

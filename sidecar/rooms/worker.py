@@ -79,17 +79,16 @@ def _export_settings(room: WaitingRoom, metrics: RoomMetrics) -> None:
 
 
 def _export_snapshot(room: WaitingRoom, snapshot: Snapshot, metrics: RoomMetrics) -> None:
-    metrics.remove_store_samples(room.name)  # of unknown waits and removed sub-queues
     for field in ("waiting", "active", "provisional", "replicas", "remembered"):
         getattr(metrics, field).labels(room.name).set(getattr(snapshot, field))
     metrics.recovery.labels(room.name).set(snapshot.recovery_stage)
     metrics.shield_up.labels(room.name).set(snapshot.now_ms < snapshot.shield_until_ms)
-    if snapshot.wait_ms is not None:
+    if snapshot.wait_ms is None:
+        metrics.wait_estimate.remove(room.name)
+    else:
         metrics.wait_estimate.labels(room.name).set(snapshot.wait_ms / 1000)
-    for line, (visitors, wait_ms) in zip(room.settings.lines, snapshot.lines, strict=False):
-        metrics.line_waiting.labels(room.name, line.name).set(visitors)
-        if wait_ms is not None:
-            metrics.line_wait_estimate.labels(room.name, line.name).set(wait_ms / 1000)
+    names = (line.name for line in room.settings.lines)
+    metrics.export_sub_queues(room.name, dict(zip(names, snapshot.lines, strict=False)))
     metrics.stays.update(room.name, snapshot.counters)
 
 
