@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import structlog
-from pydantic import Field
+from pydantic import Field, PlainSerializer
 
 from sidecar.rooms.redis_keys import called_key, room_key
 from sidecar.rooms.service import WaitingRoom
@@ -68,11 +68,25 @@ class Cursor(Document):
         return Cursor(page.until, page.total_calls), lost_calls
 
 
+def _dump_calls(calls: tuple[CalledVisitor, ...]) -> list[dict[str, Any]]:
+    """Return the calls in the stored form, which replicas of an earlier version can read too."""
+    return [
+        {
+            "id": call.id,
+            "visitor": call.visitor,
+            "at_ms": call.called_ms,
+            "order": call.order,
+            "joined_ms": call.joined_ms,
+        }
+        for call in calls
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class Batch(Document):
     """A message that is not enqueued yet: its called visitors, and the webhooks that receive it."""
 
-    calls: tuple[CalledVisitor, ...]
+    calls: Annotated[tuple[CalledVisitor, ...], PlainSerializer(_dump_calls)]
     webhooks: tuple[str, ...]
 
     def get_first_event_id(self) -> tuple[int, ...]:
