@@ -41,8 +41,7 @@ class TimeSigner:
 
     def __init__(self, keys: list[str], *, salt: str) -> None:
         self.keys = [hmac.digest(key.encode(), salt.encode(), "sha256") for key in keys]
-        #: Copying one of these takes less than half the time of creating an HMAC.
-        self._macs = [hmac.new(key, digestmod="sha256") for key in self.keys]
+        self._macs = [_Mac(key) for key in self.keys]
 
     def sign(self, text: str, now_s: int) -> str:
         signed = f"{text}.{_encode_time(now_s)}"
@@ -62,11 +61,27 @@ class TimeSigner:
         return value.decode("ascii"), _decode_time(time)
 
 
-def _signature(mac: hmac.HMAC, message: bytes) -> bytes:
-    mac = mac.copy()
-    mac.update(message)
-    # The base64 of 32 bytes has one = at the end.
-    return b2a_base64(mac.digest(), newline=False).translate(TO_URL_SAFE)[:-1]
+class _Mac:
+    """HMAC-SHA-256 (RFC 2104) in half the time, because each key is processed only once."""
+
+    __slots__ = ("_inner", "_outer")
+
+    def __init__(self, key: bytes) -> None:
+        """Process the key, which has at most 64 bytes (a block of SHA-256)."""
+        padded = key.ljust(64, b"\0")
+        self._inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in padded))
+        self._outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in padded))
+
+    def digest(self, message: bytes) -> bytes:
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(message)
+        outer.update(inner.digest())
+        return outer.digest()
+
+
+def _signature(mac: _Mac, message: bytes) -> bytes:
+    encoded = b2a_base64(mac.digest(message), newline=False)
+    return encoded.translate(TO_URL_SAFE)[:-1]  # the base64 of 32 bytes has one = at the end
 
 
 @lru_cache(64)
