@@ -173,6 +173,8 @@ class LeaseStore:
         resources: list[Resource] = []
         for _ in range(MAX_SEARCH_CALLS):
             names = await self._read_names(after, count)
+            if not names:
+                return resources, None
             _, reply = await self._run("find", names, [fence, *holders])
             by_holder = set(map(text, reply))
             matching = [name for name in names if name in by_holder or name.startswith(query)]

@@ -32,7 +32,8 @@ async def _sweep_template_forever(template: TemplateLeases) -> None:
             while has_more:
                 swept, has_more = await template.store.sweep()
                 metrics.leases_swept.labels(name).inc(swept)
-                await asyncio.sleep(PAUSE_S)
+                if has_more:
+                    await asyncio.sleep(PAUSE_S)
             metrics.lease_resources.labels(name).set(await template.store.count())
         except StoreError as error:
             log.warning("sweep_failed", lease=name, error=str(error))
