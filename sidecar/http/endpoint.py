@@ -212,11 +212,11 @@ class Endpoints:
 
         def add_endpoint(handler: H) -> H:
             models = {} if more.get("bypasses_models") else _find_models(handler)
-            returned = models.pop("return", None)
             replies = {
-                status: (returned, reply) if isinstance(reply, str) else reply
+                status: (models["return"], reply) if isinstance(reply, str) else reply
                 for status, reply in more.get("replies", {}).items()
             }
+            models.pop("return", None)
             fields = {**models, **more, "replies": replies}
             self._all.append(Endpoint(method, path, access, handler, self._tag, **fields))
             return handler

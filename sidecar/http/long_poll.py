@@ -52,7 +52,8 @@ class LongPolls:
                 self._tasks = []
 
     async def hold(self, request: web.Request, seconds: float) -> float:
-        """Wait `seconds`, or until the client leaves or the replica stops. Return the rest."""
+        """Wait `seconds`, or until the client leaves or the replica stops. Return the seconds
+        that are left."""
         ends_s = time.monotonic() + seconds
         with self.opened(request) as ended:
             # A loop, because a timer may fire a moment early, and then time would remain.

@@ -86,7 +86,8 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         if error.status < 400:
             raise
         response = problem(error.status, error.reason)
-        response.headers.update({k: v for k, v in error.headers.items() if k == "Allow"})
+        if "Allow" in error.headers:
+            response.headers["Allow"] = error.headers["Allow"]
         return response
     except ProblemError as error:
         return problem(error.kind, **error.members)

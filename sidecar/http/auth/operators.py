@@ -113,7 +113,7 @@ class Operators:
         return max(int(self._now_s()) + LIFETIME_S, self._last_ended_s(name) + 1)
 
     def _last_ended_s(self, name: str) -> int:
-        """Return the time up to whose expiry all sessions of an account have ended, or 0."""
+        """Return by when a session of the account must expire to have ended. 0: none has ended."""
         return self._ended.would_end_s(_account_key(name))
 
     def log_out(self, operator: Operator) -> None:
