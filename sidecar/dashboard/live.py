@@ -40,7 +40,7 @@ HEAD_SHOWN = 10
 #: How many entries of the log are shown.
 LOG_SHOWN = 60
 #: The settings that the page shows and can change.
-SETTINGS = (
+SHOWN_SETTINGS = (
     *("total_active_users", "new_users_per_minute", "message"),
     *("max_waiting", "queue_all", "suspended"),
 )
@@ -234,10 +234,12 @@ class Live(LongPolls):
             "classes": list(settings.classes),
             "away": room.store.is_away or snapshot is None or now_ms - snapshot.now_ms > MAX_AGE_MS,
             "on_store_failure": settings.on_store_failure,
-            "settings": {name: getattr(settings, name) for name in SETTINGS},
+            "settings": {name: getattr(settings, name) for name in SHOWN_SETTINGS},
             # The configured values of the settings that are shown or changed.
             "file": shorten_values(
-                room.file_settings.model_dump(include={*SETTINGS, *from_store.get("changed", ())})
+                room.file_settings.model_dump(
+                    include={*SHOWN_SETTINGS, *from_store.get("changed", ())}
+                )
             ),
             **from_store,
         }

@@ -104,15 +104,13 @@ class OverviewRows:
 
 def _name_state(target: Target, state: QueueState) -> str:
     """Return the name of a target's state, which is the first that applies."""
-    names = {
-        "paused": target.settings.paused,
-        "stopped": state.breaker == "open",
-        "trying": state.breaker == "trial",
-        "coming back": not state.is_ready,
-        "running": has_runner(target.settings, state),
-        "no runner": True,
-    }
-    return next(name for name, applies in names.items() if applies)
+    if target.settings.paused:
+        return "paused"
+    if state.breaker in {"open", "trial"}:
+        return "stopped" if state.breaker == "open" else "trying"
+    if not state.is_ready:
+        return "coming back"
+    return "running" if has_runner(target.settings, state) else "no runner"
 
 
 async def _read_template(template: TemplateLeases) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from sidecar.visitors.answer import Answer
 from sidecar.visitors.model import VisitorState
 from sidecar.visitors.verdict_lifetime import BRIEF_TTL_MS, VERDICT_TTL_MS
 
-_ROOM, _STAMP = istr("X-Waitroom-Room"), istr("X-Waitroom-Stamp")
+_COOKIE, _ROOM, _STAMP = istr("Cookie"), istr("X-Waitroom-Room"), istr("X-Waitroom-Stamp")
 _STATUS = {
     VisitorState.ADMITTED: 204,
     VisitorState.WAITING: 401,
@@ -160,4 +160,4 @@ def is_cacheable(answer: Answer, visitor_request: VisitorRequest) -> bool:
     none. A refusal for a cookie is not cached, because made-up cookies would fill the cache."""
     if not answer.is_settled or answer.token is not None:
         return False
-    return answer.state is VisitorState.ADMITTED or "Cookie" not in visitor_request.headers
+    return answer.state is VisitorState.ADMITTED or _COOKIE not in visitor_request.headers

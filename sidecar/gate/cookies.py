@@ -1,4 +1,4 @@
-"""Formats the cookies that a gate sets: the token of its room or template, and the stamp."""
+"""Reads and formats a gate's cookies: the token of its room or template, and the stamp."""
 
 import math
 from collections.abc import Mapping

@@ -10,7 +10,7 @@ from sidecar.gate.page import status_document
 from sidecar.gate.page.responses import NO_STORE, render_page
 from sidecar.gate.return_address import read_next_in_form
 from sidecar.gate.schemas import FROM_ELSEWHERE, Status
-from sidecar.gate.status import PAGE
+from sidecar.gate.status import PAGE_ENDPOINT
 from sidecar.gate.visitor_request import VisitorRequest
 from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.metrics import METRICS
@@ -37,7 +37,7 @@ ENDPOINTS = Endpoints("visitor")
         200: (Status, "The visitor's state and position."),
         204: (NO_BODY, "A prefetch, a prerender or a request for an image changes nothing."),
     },
-    **{**PAGE, "problems": (FROM_ELSEWHERE, *PAGE["problems"])},
+    **{**PAGE_ENDPOINT, "problems": (FROM_ELSEWHERE, *PAGE_ENDPOINT["problems"])},
 )
 async def leave(request: web.Request) -> web.Response:
     """Give up the place or the session.
@@ -60,7 +60,7 @@ async def leave(request: web.Request) -> web.Response:
     if not is_allowed:
         return problem(FROM_ELSEWHERE, detail=FROM_ELSEWHERE.remedy)
     token = visitor_request.token
-    # The queue has no limit, so an attacker could take and give up any number of places.
+    # Places cost nothing, so an attacker could take and give up any number. Sessions are limited.
     if isinstance(token, Ticket) and not (by_site or is_resource(room)):
         wait_s = request.app[LEAVE_LIMIT].wait_s(visitor_request.address, time.monotonic())
         if wait_s:

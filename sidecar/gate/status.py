@@ -1,4 +1,4 @@
-"""The endpoints of the waiting page: status (a heartbeat), join, leave, and the page itself."""
+"""The endpoints of the waiting page: status (a heartbeat), join, and the page itself."""
 
 import time
 from typing import Any
@@ -40,7 +40,7 @@ _CACHEABLE_JSON = {**_JSON, "X-Accel-Expires": BRIEF_CACHE_S}
 
 _STATUS_REPLY = (Status, "The visitor's state and position.", CookieHeader)
 _PROBLEMS = (UNKNOWN_ROOM, GENERAL[429], GENERAL[503], STORE_UNAVAILABLE)
-PAGE: dict[str, Any] = {
+PAGE_ENDPOINT: dict[str, Any] = {
     "parameters": RoomAddress,
     "form": PageForm,
     "other_media": {"text/html": "The waiting page."},
@@ -84,7 +84,7 @@ async def get_status(request: web.Request, room: Gate | None = None) -> web.Resp
             RedirectHeaders,
         ),
     },
-    **PAGE,
+    **PAGE_ENDPOINT,
 )
 async def join(request: web.Request, room: Gate | None = None) -> web.Response:
     """Join the queue.

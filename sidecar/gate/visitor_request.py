@@ -15,7 +15,7 @@ from sidecar.visitors.grants import Grant, GrantError, find_grant
 from sidecar.visitors.model import Pass, Token
 
 # Header names as istr, because aiohttp would lower-case a plain string at each look-up.
-_ACCEPT, _COOKIE, _USER_AGENT = istr("Accept"), istr("Cookie"), istr("User-Agent")
+_ACCEPT, _USER_AGENT = istr("Accept"), istr("User-Agent")
 _ADDRESS, _CLASS, _EXEMPT = istr("X-Real-IP"), istr("X-Waitroom-Class"), istr("X-Waitroom-Exempt")
 _DEST, _MODE, _SITE = istr("Sec-Fetch-Dest"), istr("Sec-Fetch-Mode"), istr("Sec-Fetch-Site")
 _GIVEN, _ORIGINAL_URI = istr("X-Waitroom-Given"), istr("X-Original-URI")

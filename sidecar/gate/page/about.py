@@ -25,7 +25,8 @@ _Seconds = Annotated[float, Field(gt=0)]
 
 
 class About(Reply):
-    """The facts about a room that its page shows. Durations are in seconds, null if unlimited."""
+    """The facts about a room that its page shows. Durations are in seconds, null if the room has
+    none."""
 
     room: str
     claim_seconds: _Seconds | None = None

@@ -53,13 +53,20 @@ def build_document(room: Gate, answer: Answer | None) -> dict[str, Any]:
     return document
 
 
+_NO_EVENT = dict.fromkeys(("event", "prequeue_from", "opens_at", "closes_at"))
+
+
 def build_event_members(event: RoomEvent | None) -> dict[str, str | None]:
     """Return the members of the status document about the current or next event."""
-    members = {"event": event.name if event else None}
-    for name in ("prequeue_from", "opens_at", "closes_at"):
-        time_ms = getattr(event, name, None)
-        members[name] = None if time_ms is None else iso(time_ms)
-    return members
+    if event is None:
+        return _NO_EVENT
+    prequeue_ms, closes_ms = event.prequeue_from, event.closes_at
+    return {
+        "event": event.name,
+        "prequeue_from": None if prequeue_ms is None else iso(prequeue_ms),
+        "opens_at": iso(event.opens_at),
+        "closes_at": None if closes_ms is None else iso(closes_ms),
+    }
 
 
 def get_refresh_s(room: Gate, answer: Answer) -> float:
