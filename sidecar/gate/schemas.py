@@ -180,7 +180,7 @@ class PageForm(Body):
 
     __qualname__ = "Form"  # its name in the OpenAPI document
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", title="Form")
     next: str = "/"
     """The path on the site to go to after admission."""
 

@@ -103,7 +103,7 @@ class SubQueueSettings(BaseModel):
 
     __qualname__ = "Line"  # its name in the OpenAPI document
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, title="Line")
 
     name: Name
     """The name, which the waiting page shows; unique in the room and written like a class name."""

@@ -27,7 +27,7 @@ edge listener through the proxy, under `/_waitroom/`; the ops listener, which se
 document, is private.
 
 Errors are problem documents (RFC 9457). Times named `..._at` are ISO 8601 with a zone, those \
-named `..._ms` are ms since 1970; both by the store's clock. Durations are seconds. Where a query \
+named `..._ms` are ms since 1970; both by the clock of Redis. Durations are seconds. Where a query \
 names a parameter twice, the first counts. What cannot be read as HTTP is answered with a 400 in \
 plain text, an unknown address with a 404, a method that an address does not know with a 405. \
 Later versions may add members to documents.
@@ -141,6 +141,7 @@ def build_document() -> Json:
     """Build the OpenAPI document."""
     # Describe each listener by itself, because both may have models with the same name.
     edge_paths, edge_schemas = describe_paths((*VISITOR, *PROXY), _SERVERS)
+    del edge_schemas["VisitorState"]  # gate/schemas.py describes it where it is used
     paths, schemas = describe_paths((*ENDPOINTS, *OPS, *JOBS), _SERVERS)
     paths, schemas = edge_paths | paths, edge_schemas | schemas
     schemas |= settings.create_schemas(
