@@ -1,6 +1,6 @@
 """Run the demo in the foreground: Redis, two replicas, a job worker, a shop and nginx.
 
-All files and most sockets are in a temporary folder, which is deleted at the end.
+Its files are in a temporary folder, which is deleted at the end, except .run/waitroom.toml.
 """
 
 import argparse

@@ -28,7 +28,7 @@ _READ_BY = {
     "check_store": "address `redis://…`, `rediss://…` (TLS), `unix:///path`, `redis+sentinel://…`, "
     "`rediss+sentinel://…`, `redis+cluster://…`, `rediss+cluster://…` or `memory://`",
     "check_database": "address `sqlite:///path`, `mysql://…`, `mariadb://…` or `postgresql://…`",
-    "_value": f"whole number from 0 to {MAX_LIMIT:,}, or {UNLIMITED}",
+    "_check_value": f"whole number from 0 to {MAX_LIMIT:,}, or {UNLIMITED}",
 }
 _TYPES = {
     int: "whole number",

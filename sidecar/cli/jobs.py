@@ -318,9 +318,10 @@ def wait_for_jobs(
 ) -> bool:
     """Show jobs until all have ended. Return False if any failed, expired or was cancelled.
 
-    Print a line for each change and, at a terminal, a progress bar. `target`: the common target of
-    the jobs, if they have one, which is used to poll many jobs with few requests. `until_called`:
-    wait for an online job only until it is called.
+    Print a line for each change; at a terminal, only for each job that has ended, above a progress
+    bar. Of more than MAX_JOB_LINES jobs, print only failures and counts. `target`: the common
+    target of the jobs, if they have one, which is used to poll many jobs with few requests.
+    `until_called`: wait for an online job only until it is called.
     """
     from rich import progress as rich  # noqa: PLC0415 - the other commands start faster
     from rich.console import Console  # noqa: PLC0415

@@ -48,8 +48,9 @@ _NOT_A_DRAW = "this is no draw as a room publishes it"
 def verify_draw(source: str, save: str | None, *, as_json: bool, **expected: str | None) -> None:
     """Compute a pre-queue's draw again, and print what is proven.
 
-    URL is https://your.site/_waitroom/ROOM/draw, with ?event=NAME for an event but the last. FILE
-    was written by --save. Exit 1 if something differs from what was published, or is not published.
+    URL is https://your.site/_waitroom/ROOM/draw, with ?event=NAME for an event other than the last.
+    FILE was written by --save. Exit 1 if something differs from what was published, or if nothing
+    is published yet.
     """
     from sidecar.lottery.commitment import verify  # noqa: PLC0415
 

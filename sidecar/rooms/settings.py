@@ -241,7 +241,7 @@ class RoomSettings(BaseModel):
     @property
     def shortest_claim_s(self) -> float:
         """The shortest time, in seconds, for which a called visitor's slot is reserved: that of
-        three polls. It equals `patience_ms` in rooms/lua/parts/no_show.lua."""
+        three polls. As `get_patience_ms` in rooms/lua/parts/no_show.lua."""
         return min(self.claim_window, max(10, 3 * (self.heartbeat_interval or 2)))
 
     @property

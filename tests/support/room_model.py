@@ -42,7 +42,7 @@ class Place:
 
 
 #: The fractional part of a session's end until the browser has sent the cookie back
-#: (rooms/lua/parts/admit.lua).
+#: (rooms/lua/parts/unused.lua).
 UNUSED = 0.5
 
 

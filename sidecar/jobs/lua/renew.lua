@@ -2,7 +2,7 @@
 -- KEYS     jobs/parts/head
 -- ARGV     4 how long the locks last from now, µs; then for each lock: job, fence
 -- RETURNS  now; then for each lock: 1 if the worker has it; 2 if the worker must abort the call;
---          0 if another worker has it. A lock that is missing because the queue was lost counts as
+--          0 if it is lost. A lock that is missing because the queue was lost counts as
 --          the worker's (1), because no job is called until the queue is rebuilt
 -- @include "jobs/parts/state"
 local function run(KEYS, ARGV)

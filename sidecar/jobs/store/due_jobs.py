@@ -59,8 +59,8 @@ class DueJobRepository:
         return await self._transactions.write(work) if ids else []
 
     async def delete_old(self, now_ms: int, limit: int) -> int:
-        """Delete at most `limit` ended jobs that have expired, and return their number. Jobs whose
-        callback must still be sent are not deleted."""
+        """Delete at most `limit` ended jobs that were stored long enough. Return their number. Jobs
+        whose callback must still be sent are not deleted."""
         # coalesce() keeps databases from using the index of callback_ms, in which most jobs match.
         has_no_callback = func.coalesce(jobs.c.callback_ms, 0) == 0
         is_old = (jobs.c.state.in_(ENDED), jobs.c.expires_ms <= now_ms, has_no_callback)

@@ -220,7 +220,7 @@ class JobRepository:
 
     async def retry(self, id_: str, *, order: int, at_ms: int, expires_ms: int) -> bool:
         """Reset an ended job to pending, with all retries left and without its result. Return False
-        if the job has not ended or has expired."""
+        if the job has not ended, or is due to be deleted."""
         conditions = (jobs.c.id == id_, jobs.c.state.in_(ENDED), jobs.c.expires_ms > at_ms)
         changes = {"state": State.PENDING, "queue_order": order, "expires_ms": expires_ms}
         reset = update(jobs).where(*conditions).values({**_RESET_VALUES, **changes})

@@ -1,6 +1,6 @@
 -- Decides on a batch of calls of one limit, grouped by rate-limited key.
 -- KEYS    1 the hash of limits set at run time; then for each rate-limited key: state, permits,
---         free and booked, or only the first of these if the limit does not need the others
+--         free and booked; or only state, or state and permits, if the limit needs no more
 -- ARGV    2 the algorithm  3 the length of the window, or of a lease  4 burst, or ''
 --         5 the longest wait (0: no call waits)  6 how long an id is remembered
 --         7 1 to change nothing in Redis  8 how many arguments a call has: cost, or cost and id

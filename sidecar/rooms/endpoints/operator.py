@@ -23,7 +23,7 @@ from sidecar.rooms.statistics import HOUR_MS, compute_steps, describe_sub_queues
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.visitors.grants import Grant, compute_expiry_s, new_grant_id
 
-#: The fields of the hash `stats` that are not counters. Only the Lua scripts use them.
+#: The fields of the hash `stats` that are not counters.
 _NON_COUNTER_FIELDS = {
     *("last_order", "tokens", "tokens_at", "measured_at", "ends", "held_ms", "drops", "waited_ms"),
     *("born", "recovery", "back", "near", "address_at", "drawn_from", "shown_lines", "last_end"),

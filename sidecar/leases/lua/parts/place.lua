@@ -32,7 +32,7 @@ end
 -- next heartbeat. The latter is the template's heartbeat_interval, if there is one. Otherwise it is
 -- 2 s for a holder who may get one of the next free slots, and a tenth of the wait (1 to 24 s) plus
 -- up to 25 % jitter for the others. It is at most half of heartbeat_timeout, and near the head of
--- the queue it ends when the next slot is expected to become free.
+-- the queue it ends at the earliest time at which a slot becomes free.
 local function estimate_wait(resource, ahead, jitter)
   local free, expected = estimate_slot_times(resource, ahead % capacity)
   local rounds = math.floor(ahead / capacity)

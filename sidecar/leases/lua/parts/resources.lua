@@ -26,8 +26,7 @@ end
 
 -- Returns whether something may have expired at a resource. `stored_expiry` is never later than the
 -- next expiry, but may be earlier, because a heartbeat makes the next expiry later without a write
--- to
--- ENDS.
+-- to ENDS.
 local function is_due(resource)
   return (resource.stored_expiry or 0) <= now
 end

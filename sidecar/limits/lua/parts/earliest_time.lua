@@ -1,8 +1,9 @@
 -- @include "limits/parts/algorithm_state"
 -- Finds the earliest time that a call can get.
 -- If the clock has gone back by at most MAX_STEP_BACK µs since the last call, that call's time is
--- taken as the current time, so that the clock causes no decision. (Not if the limit paces calls or
--- did at the last call, because the time of this call may then be in the future.)
+-- taken as the current time, so that the clock neither allows more calls nor refuses one. (Not if
+-- the limit paces calls or did at the last call, because the time of that call may then be in the
+-- future.)
 local MAX_STEP_BACK = 1000000
 local present, base -- the current time by this rule, and the earliest time for a call, µs
 

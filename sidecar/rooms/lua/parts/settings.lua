@@ -33,8 +33,7 @@ local function add_derived_settings(settings)
 end
 
 -- Decodes the settings file's settings (`text`, JSON) and overrides them with a flat list of names
--- and
--- JSON values.
+-- and JSON values.
 local function decode_settings(text, overrides)
   local settings = cjson.decode(text)
   settings.epoch, settings.revision = 0, 0

@@ -15,7 +15,8 @@ function get_unused_end(started)
 end
 
 -- Begins or extends an unused session. If slots are scarce, it will end after claim_window, but not
--- before `old_end`, its end until now (nil: a new session). Returns when the pass ends, ms.
+-- before `old_end`, its end until now (nil: it is new or has just ended). Returns when the pass
+-- ends, ms.
 function admit_unused(visitor, started, old_end)
   local latest = get_unused_end(started)
   local ends = latest - room.session_grace_ms
