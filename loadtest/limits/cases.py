@@ -93,11 +93,11 @@ def of_store(redis: Redis, calls: Calls) -> list[Case]:
     cases = []
     for name, rule in rules.items():
         store = LimitStore(redis, "bench", settings=rule, timeout_s=60)
-        run = partial(keep_asking, partial(_ask_one, store, cycle(KEYS[calls])), TASKS)
+        requests = [Call(key) for key in KEYS[calls]]
+        run = partial(keep_asking, partial(_ask_one, store, cycle(requests)), TASKS)
         cases.append(Case("Waitroom", f"{TASKS} tasks", name, calls, run))
         if calls == "granted" and name in ALGORITHMS:
-            asks = [Call(key) for key in KEYS[calls]]
-            run = partial(keep_asking, partial(_ask_list, store, asks), LISTS)
+            run = partial(keep_asking, partial(_ask_list, store, requests), LISTS)
             cases.append(Case("Waitroom", f"lists of {LIST:,}", name, calls, run))
     return cases
 
@@ -131,8 +131,8 @@ def sync_limiter(uri: str, name: str) -> strategies.RateLimiter:
     return limiter
 
 
-async def _ask_one(store: LimitStore, keys: Iterator[str]) -> Counts:
-    return 1, (await store.acquire(Call(next(keys)))).is_allowed
+async def _ask_one(store: LimitStore, calls: Iterator[Call]) -> Counts:
+    return 1, (await store.acquire(next(calls))).is_allowed
 
 
 async def _ask_list(store: LimitStore, calls: list[Call]) -> Counts:
