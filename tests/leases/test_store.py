@@ -132,7 +132,7 @@ STORIES = {
     "a turn that nobody could take can be given up": (
         {}, "ask a:G b:W0 c:W1; +59; ask b:W0 c:W1; +1; sweep; +600; free b:G; ask b:W0 c:G"),
     "leases come back only while nothing is granted": (
-        RENEWS, "ask a:G; +1; lose; ask b:W0; +60; renew a1:S"),
+        RENEWS, "ask a:G; +1; lose; ask B:W0; +60; renew a1:S"),
     "of one slot the newest lease comes back": (
         RENEWS, "ask a:G; +3600; ask b:G; lose; +1; renew a1:G; renew b1:G; renew a1:S; look a:-"),
     "as many leases come back as the capacity says": (
@@ -194,6 +194,8 @@ async def test_a_story(make, redis, turn, story):
             if verb in {"ask", "look"} and reply.fence and reply.fence not in numbers:
                 assert reply.fence > max(map(max, filter(None, fences.values())), default=0)
                 numbers.append(reply.fence)
+            if verb != "free" and code[0] in "GN":
+                assert reply.fence, step
             assert not reply.fence or reply.fence in numbers, step
 
 
@@ -220,6 +222,25 @@ async def test_the_others_wait_in_order_of_coming(make, turn):
     turn.forward(1)
     again = await store.ask("A", "two")
     assert (again.order, again.ahead, again.waiting) == (second.order, 0, 2)
+
+
+async def test_another_resource_is_free_whoever_waits_for_this_one(make):
+    """A queue for one resource does not hold up another one, in the same batch either."""
+    store = make()
+    replies = await asyncio.gather(
+        *(store.ask("A", f"h{n}") for n in range(50)),
+        *(store.ask(f"B{n}", "h1") for n in range(10)),
+    )
+    assert [reply.outcome for reply in replies] == [GRANTED] + 49 * [WAITING] + 10 * [GRANTED]
+
+
+async def test_two_tabs_are_one_holder(make):
+    """Two calls of one holder are one lease or one place, in one batch or in two."""
+    store = make()
+    first, again = await ask_all(store, "A", "one", "one")
+    assert (first.fence, first.outcome) == (again.fence, GRANTED)
+    second, twice = await ask_all(store, "A", "two", "two")
+    assert (second.order, second.waiting) == (twice.order, twice.waiting) == (second.order, 1)
 
 
 async def test_templates_are_apart(make):

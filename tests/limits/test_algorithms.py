@@ -265,6 +265,19 @@ async def test_a_limit_set_at_run_time_holds_from_the_next_call(make, algorithm)
     assert (await store.acquire(Call("a"))).limit == 2
 
 
+@pytest.mark.parametrize("algorithm", WINDOWS)
+async def test_a_lowered_limit_takes_nothing_back(make, clock, algorithm):
+    """A granted call stays granted, by its id; the next ones go by the lower limit."""
+    store = make(algorithm, limit=60)
+    one = await store.acquire(Call(id="a"))
+    await store.set_value("", 1)
+    assert (await store.acquire(Call(id="a"))).at_us == one.at_us
+    assert (await store.acquire(Call(id="b"))).at_us == BEGIN + 60 * S
+    await store.set_value("", 0)
+    assert (await store.acquire(Call(id="a"))).outcome is GRANTED
+    assert (await store.acquire(Call(id="b"))).at_us == 0
+
+
 # Looking ---------------------------------------------------------------------------------------
 
 

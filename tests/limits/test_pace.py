@@ -243,3 +243,88 @@ async def test_no_stretch_of_time_has_more_than_its_limit(make, clock, algorithm
         clock.now += numbers.choice([0, 100_000, 333_333, S])
     assert max(kept.values())[0] > clock.now
     check_granted_rate(algorithm, kept.values(), limit)
+
+
+@each_algorithm
+async def test_calls_get_their_moments_in_order(make, algorithm):
+    """Moments are given in order: a cheap call does not overtake an expensive one."""
+    store = make(algorithm, limit=3)
+    decisions = await store.acquire_each([Call(cost=cost) for cost in (2, 2, 1, 3, 1, 1)])
+    moments = [one.at_us for one in decisions]
+    assert moments == sorted(moments)
+    assert all(one.is_allowed for one in decisions)
+
+
+@each_algorithm
+async def test_a_free_moment_that_nobody_took_is_gone(make, clock, algorithm):
+    """A free moment that has passed is given to nobody."""
+    store = make(algorithm, limit=1)
+    booked = await store.acquire_each([Call()] * 4)
+    for n in (1, 2):
+        await store.release("", booked[n].permit)
+    clock.now += 2 * S
+    taken = await store.acquire_each([Call(), Call()])
+    assert [(one.outcome, one.permit != "") for one in taken] == [(GRANTED, False), (PACED, True)]
+    assert seconds(taken) == [2, 4]
+
+
+@each_algorithm
+async def test_a_free_moment_is_for_a_call_of_its_cost(make, algorithm):
+    """A free moment is given only to a call of the same cost."""
+    store = make(algorithm, limit=12)
+    booked = await store.acquire_each([Call(cost=12)] * 3)
+    await store.release("", booked[1].permit)
+    dear, cheap, fits = await store.acquire_each([Call(cost=13), Call(), Call(cost=12)])
+    assert dear.outcome is (PACED if algorithm == "leaky_bucket" else REFUSED)
+    assert cheap.at_us > booked[2].at_us
+    assert fits.at_us == booked[1].at_us
+
+
+@each_algorithm
+async def test_a_limit_that_changes_keeps_what_was_promised(make, clock, algorithm):
+    """Moments stay when the limit changes; the following ones are spaced by the new limit."""
+    store = make(algorithm, limit=1)
+    booked = await store.acquire_each([Call(id=f"{n}") for n in range(5)])
+    await store.set_value("", 10)
+    faster = await store.acquire_each([Call()] * 30)
+    assert faster[0].at_us >= booked[4].at_us
+    assert faster[-1].at_us <= BEGIN + 8 * S
+    await store.set_value("", 1)
+    slower = await store.acquire_each([Call()] * 3)
+    assert [b - a for a, b in pairwise(seconds(slower))] == [1, 1]
+    assert slower[0].at_us > faster[-1].at_us
+    again = await store.acquire_each([Call(id=f"{n}") for n in range(5)])
+    assert seconds(again) == seconds(booked)
+
+
+async def test_a_limit_that_goes_back_to_a_lower_one_of_the_file_is_lowered(make):
+    """A reset to a lower configured limit counts as lowering it."""
+    store = make("leaky_bucket", limit=1)
+    await store.set_value("", 10)
+    booked = await store.acquire_each([Call()] * 9)
+    await store.set_value("", None)
+    assert await store.release("", booked[4].permit)
+    assert (await store.acquire(Call())).at_us > booked[-1].at_us
+
+
+@each_algorithm
+async def test_looking_tells_the_moment_and_books_nothing(make, clock, algorithm):
+    """A look returns the next call's moment, free ones included, and reserves nothing."""
+    store = make(algorithm, limit=1, max_wait=3)
+    booked = await store.acquire_each([Call()] * 3)
+    ahead = [await store.peek("") for _ in range(3)]
+    assert {(one.outcome, one.at_us, one.remaining, one.permit) for one in ahead} == {
+        (PACED, BEGIN + 3 * S, 0, "")
+    }
+    last = await store.acquire(Call())
+    assert (last.outcome, last.at_us) == (ahead[0].outcome, ahead[0].at_us)
+    beyond = await store.peek("")
+    assert (beyond.outcome, beyond.at_us) == (REFUSED, BEGIN + S)
+    assert beyond == await store.acquire(Call())
+    await store.release("", booked[2].permit)
+    clock.now += S
+    free = await store.peek("")
+    assert (free.outcome, free.at_us, free.permit) == (PACED, BEGIN + 2 * S, "")
+    clock.now += S
+    assert (await store.peek("")).outcome is GRANTED
+    assert (await store.acquire(Call())).outcome is GRANTED
