@@ -51,9 +51,10 @@ def find_slider(shown, title):
 
 
 def read_first_time(shown):
-    """Return the time at which the charts begin."""
-    summary = shown.get_by_role("img").first.get_attribute("aria-label")
-    return re.search(r"a minute, (.*) to .*?\. Joined", summary)[1]
+    """Wait until the charts are drawn. Return the time at which they begin."""
+    chart, summary = shown.get_by_role("img").first, re.compile(r"a minute, (.*) to .*?\. Joined")
+    expect(chart).to_have_attribute("aria-label", summary)
+    return summary.search(chart.get_attribute("aria-label"))[1]
 
 
 def test_what_is_pointed_at_is_what_the_api_says(site, charts):
