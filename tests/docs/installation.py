@@ -6,6 +6,7 @@ because they would wait for a date.
 
 import contextlib
 import json
+import os
 import re
 import shlex
 import shutil
@@ -13,13 +14,14 @@ import subprocess
 import tomllib
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, patch
 
 from pydantic import ValidationError
 
@@ -105,6 +107,15 @@ class _Answers(BaseHTTPRequestHandler):
         """Log nothing."""
 
 
+@contextlib.contextmanager
+def serve_images() -> Iterator[str]:
+    """Serve _Answers within a `with` block, at the URL that it gives."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Answers) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
 class Installation(AbstractContextManager["Installation"]):
     """An installation for one page. Its servers are started when they are first needed."""
 
@@ -121,11 +132,7 @@ class Installation(AbstractContextManager["Installation"]):
     @cached_property
     def target(self) -> str:
         """The URL of a server for calls of jobs, webhooks, and requests to the site."""
-        server = ThreadingHTTPServer(("127.0.0.1", 0), _Answers)
-        self._stack.callback(server.server_close)
-        self._stack.callback(server.shutdown)
-        Thread(target=server.serve_forever, daemon=True).start()
-        return f"http://127.0.0.1:{server.server_port}/"
+        return self._stack.enter_context(serve_images())
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -172,7 +179,7 @@ class Installation(AbstractContextManager["Installation"]):
         text = re.sub(r"https?://[\w.-]+(?=/_waitroom/)", self.edge, text)
         text = re.sub(r"http://(?:127\.0\.0\.1|localhost):8401", self.service.urls[0], text)
         text = re.sub(r"https?://[\w.-]+\.example(?:\.com)?/", self.target, text)
-        text = re.sub(r"(SERVICE_TOKEN|SECRET_KEYS)=\$\(.*?\)", r"\1=$GIVEN_\1", text)
+        text = re.sub(r"(ADMIN_TOKEN|SERVICE_TOKEN|SECRET_KEYS)=\$\(.*?\)", r"\1=$GIVEN_\1", text)
         text = text.replace("/var/log/nginx/access.log", "access.log")
         text = text.replace('token="…"', f'token="{TOKEN}"')
         if re.search(r"\bVISITOR\b", text):
@@ -212,7 +219,8 @@ class Installation(AbstractContextManager["Installation"]):
 
     @property
     def _environment(self) -> dict[str, str]:
-        own = {"KEY": SECRET, "WAITROOM_SERVICE_TOKEN": TOKEN, "GIVEN_SERVICE_TOKEN": TOKEN}
+        own = {"KEY": SECRET, "WAITROOM_SERVICE_TOKEN": TOKEN, "GIVEN_SERVICE_TOKEN": TOKEN,
+               "GIVEN_ADMIN_TOKEN": ADMIN_TOKEN}  # fmt: skip
         return {**CLEAN, **own, "GIVEN_SECRET_KEYS": SECRET, "PATH": f"{self.folder}/bin"}
 
     def _make_sandbox(self) -> None:
@@ -233,7 +241,7 @@ class Installation(AbstractContextManager["Installation"]):
     def python(self, block: Block) -> None:
         """Run a Python block, with the variables of the blocks before it on the page."""
         self.names.update({name: MagicMock() for name in block.names}, url=self.target)
-        with contextlib.chdir(self.folder):
+        with contextlib.chdir(self.folder), patch.dict(os.environ, WAITROOM_SERVICE_TOKEN=TOKEN):
             exec(compile(self.localize(block.text), str(block), "exec"), self.names)
         for value in self.names.values():
             if isinstance(value, Client):
