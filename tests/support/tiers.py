@@ -8,9 +8,11 @@ TESTS = Path(__file__).resolve().parents[1]
 
 #: Folders and files that `make test` does not import, because they may need more packages.
 FULL = {
+    "browser/dashboard",
     "browser/test_firefox.py",
     "install/test_bare.py",
     "install/test_chart.py",
+    "install/test_extras.py",
     "install/test_release.py",
     "storage/test_topologies.py",
     "loadtest",
