@@ -29,10 +29,11 @@ from sidecar.jobs.worker.target_call import Egress
 from sidecar.jobs.worker.target_worker import WorkerPool
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import DatabaseError, InputError
-from sidecar.kit.tasks import run_worker, stop_workers
+from sidecar.kit.tasks import Worker, run_worker, stop_workers
 from sidecar.settings.model import Settings
 from sidecar.storage.redis.connect import Store, close, connect
 from sidecar.storage.redis.leader_lease import LeaderLease
+from sidecar.storage.redis.pub_sub import Subscriber
 from sidecar.storage.sql.database import open_database
 from sidecar.visitors.grants import Grants
 
@@ -55,10 +56,11 @@ class JobServices:
 
 @contextlib.asynccontextmanager
 async def open_job_services(
-    settings: Settings, redis: Store, metrics: Metrics
+    settings: Settings, redis: Store, metrics: Metrics, subscriber: Subscriber
 ) -> AsyncIterator[JobServices]:
-    """Run the services of jobs within the `async with` block. While the database is unavailable,
-    requests about jobs get errors. Raises InputError if the database's URL is invalid."""
+    """Run the services of jobs within the `async with` block, and let `subscriber` pass wake-ups to
+    them. While the database is unavailable, requests about jobs get errors. Raises InputError if
+    the database's URL is invalid."""
     timeout_s = settings.store_timeout
 
     def make_target(name: str, target: TargetSettings) -> Target:
@@ -70,7 +72,7 @@ async def open_job_services(
         permits = Permits(name, settings.secret_keys, clock)
         return Target(name, target, store, grants, permits, clock)
 
-    wake_ups = WakeUps(redis, timeout_s=timeout_s)
+    wake_ups = WakeUps(redis, subscriber, timeout_s=timeout_s)
     store = JobStore(open_database(settings.jobs_database, setting="jobs"))
     targets = TargetRegistry(settings.targets, store, make_target, wake_ups.announce)
     jobs = Jobs(targets, store, metrics)
@@ -125,16 +127,21 @@ async def run_jobs(settings: Settings, *, max_calls: int, grace_s: float, listen
     redis = connect(settings.store, timeout_s=settings.store_timeout)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(close, redis)
-        services = await stack.enter_async_context(open_job_services(settings, redis, metrics))
+        subscriber = Subscriber(redis)
+        services = await stack.enter_async_context(
+            open_job_services(settings, redis, metrics, subscriber)
+        )
         egress = Egress()
         stack.push_async_callback(egress.close)
         session = await stack.enter_async_context(
             aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
         )
-        task = asyncio.create_task(
-            run_worker("callbacks", lambda: call_back_forever(services.jobs, session, metrics))
-        )
-        stack.push_async_callback(stop_workers, task)
+        workers: dict[str, Worker] = {
+            "subscriber": subscriber.run,
+            "callbacks": lambda: call_back_forever(services.jobs, session, metrics),
+        }
+        tasks = [asyncio.create_task(run_worker(*worker)) for worker in workers.items()]
+        stack.push_async_callback(stop_workers, *tasks)
         if listen:
             await _serve_health(stack, metrics, listen)
         pool = WorkerPool(services.jobs, services.wake_ups, egress, max_calls=max_calls)

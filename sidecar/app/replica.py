@@ -55,6 +55,7 @@ from sidecar.rooms.worker import refresh_forever, refresh_once, sweep_forever
 from sidecar.settings.model import Settings
 from sidecar.storage.redis.connect import Store, close, connect
 from sidecar.storage.redis.eviction import watch_eviction
+from sidecar.storage.redis.pub_sub import Subscriber
 from sidecar.visitors.grants import Grants
 from sidecar.visitors.tokens import Tokens
 from sidecar.webhooks.calls import CallDetector
@@ -172,7 +173,14 @@ async def run_replica(settings: Settings, stopping: list[bool]) -> AsyncIterator
             }
         tasks = [asyncio.create_task(run_worker(*worker)) for worker in workers.items()]
         stack.push_async_callback(stop_workers, *tasks)
-        jobs = await _open_jobs(settings, redis, metrics, rooms, stack)
+        subscriber = Subscriber(redis)
+        jobs = await _open_jobs(settings, redis, metrics, subscriber, stack)
+        if jobs is not None:
+            for room in rooms:
+                room.grants.has_namesake = partial(_has_target, jobs.jobs, room.name)
+            stack.push_async_callback(
+                stop_workers, asyncio.create_task(run_worker("subscriber", subscriber.run))
+            )
         static = settings.static_dir or find_share("static")
         if not (static / "waiting.html").is_file():
             raise InputError([f"static_dir: there is no waiting.html in {static}"])
@@ -207,7 +215,7 @@ async def _open_jobs(
     settings: Settings,
     redis: Store,
     metrics: Metrics,
-    rooms: WaitingRooms,
+    subscriber: Subscriber,
     stack: contextlib.AsyncExitStack,
 ) -> "JobServices | None":
     """Open the services of jobs, which `stack` closes. Return None if jobs have no database."""
@@ -217,9 +225,9 @@ async def _open_jobs(
     from sidecar.app.jobs import open_job_services  # noqa: PLC0415 - it imports SQL
     from sidecar.jobs.endpoints import nginx_done_log as done_log  # noqa: PLC0415
 
-    services = await stack.enter_async_context(open_job_services(settings, redis, metrics))
-    for room in rooms:
-        room.grants.has_namesake = partial(_has_target, services.jobs, room.name)
+    services = await stack.enter_async_context(
+        open_job_services(settings, redis, metrics, subscriber)
+    )
     if settings.done_listen:
         await stack.enter_async_context(done_log.listen(settings.done_listen, services.jobs))
     return services

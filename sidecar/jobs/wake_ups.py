@@ -3,20 +3,17 @@ target's settings have changed. As messages may be lost, all targets are also po
 
 import asyncio
 import contextlib
-import random
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 from weakref import WeakSet
 
 import structlog
-from redis.asyncio import ConnectionPool, Redis
 from redis.asyncio.cluster import RedisCluster
-from redis.exceptions import RedisError
 
 from sidecar.jobs.redis_keys import JOBS_CHANNEL, target_key
 from sidecar.kit.errors import StoreError
 from sidecar.storage.redis.connect import Store
-from sidecar.storage.redis.driver_errors import driver_errors, text
+from sidecar.storage.redis.driver_errors import driver_errors
+from sidecar.storage.redis.pub_sub import Subscriber, publish
 from sidecar.storage.redis.scripts import RedisScripts
 
 #: How often all targets are polled on behalf of idle workers and reconcilers, in seconds.
@@ -25,11 +22,6 @@ POLL_S = 10.0
 IDLE_S = 60.0
 #: The most targets in one script call. More would block Redis for too long.
 TARGETS_PER_CALL = 200
-#: How long a subscription may be silent until the server is pinged, and how long the server may
-#: take to respond, in seconds.
-SILENCE_S = 5.0
-#: The pause between attempts to subscribe, in seconds.
-RESUBSCRIBE_S = 0.5
 _ABORT_PREFIX, _SETTINGS_PREFIX = "abort ", "settings "
 
 log = structlog.get_logger()
@@ -51,9 +43,15 @@ class WakeUps:
     """Wakes the listeners of all targets. `now_us` overrides the time of Redis, in tests."""
 
     def __init__(
-        self, redis: Store, *, timeout_s: float = 1.0, now_us: Callable[[], int] | None = None
+        self,
+        redis: Store,
+        subscriber: Subscriber,
+        *,
+        timeout_s: float = 1.0,
+        now_us: Callable[[], int] | None = None,
     ) -> None:
         self._redis = redis
+        subscriber.listen(JOBS_CHANNEL, self.wake)
         # In a cluster the targets are on several servers, so each needs its own call.
         self._targets_per_call = 1 if isinstance(redis, RedisCluster) else TARGETS_PER_CALL
         self._scripts = RedisScripts(redis, "jobs", timeout_s=timeout_s)
@@ -70,7 +68,7 @@ class WakeUps:
         return listener
 
     def wake(self, message: str) -> None:
-        """Wake the listeners that a message from `subscribe` concerns. "" concerns all."""
+        """Wake the listeners that a message of JOBS_CHANNEL concerns. "" concerns all."""
         if not message or message.startswith(_SETTINGS_PREFIX):
             self.settings_changed.set()
         target = message.removeprefix(_ABORT_PREFIX).removeprefix(_SETTINGS_PREFIX)
@@ -86,19 +84,10 @@ class WakeUps:
         message = f"{_SETTINGS_PREFIX}{target}"
         self.wake(message)
         with contextlib.suppress(StoreError):
-            await publish(self._redis, message, timeout_s=self._timeout_s)
+            await publish(self._redis, JOBS_CHANNEL, message, timeout_s=self._timeout_s)
 
     async def run(self) -> None:
-        """Wake listeners by pub/sub and by polling, until cancelled."""
-        async with (
-            asyncio.TaskGroup() as group,
-            contextlib.aclosing(subscribe(self._redis)) as messages,
-        ):
-            group.create_task(self._poll_forever())
-            async for message in messages:
-                self.wake(message)
-
-    async def _poll_forever(self) -> None:
+        """Wake listeners by polling, until cancelled. The subscriber wakes them by messages."""
         while True:
             await asyncio.sleep(POLL_S)
             try:
@@ -130,71 +119,3 @@ class WakeUps:
         async with driver_errors("round", self._timeout_s):
             replies = await self._scripts.send("round", keys, args)
         return [name for name, reply in zip(names, replies, strict=True) if reply]
-
-
-# Pub/sub -----------------------------------------------------------------------------------------
-
-
-async def publish(redis: Store, message: str, *, timeout_s: float) -> None:
-    """Publish a message to all replicas and workers. Raises StoreError."""
-    sender: Any = redis
-    async with driver_errors("publish", timeout_s):
-        await sender.publish(JOBS_CHANNEL, message)
-
-
-async def subscribe(redis: Store, *, silence_s: float = SILENCE_S) -> AsyncGenerator[str, None]:
-    """Iterate over JOBS_CHANNEL's messages forever, without errors. Yield "" at the start and after
-    each reconnect: messages may have been missed. Close it with `contextlib.aclosing`."""
-    while True:
-        try:
-            async with _open_subscription(redis, silence_s) as channel:
-                async for message in _read_messages(channel, silence_s):
-                    yield message
-        except (RedisError, OSError, TimeoutError):
-            await asyncio.sleep(RESUBSCRIBE_S)
-
-
-async def _read_messages(channel: Any, silence_s: float) -> AsyncIterator[str]:
-    """Iterate over messages, and end when the server does not respond to a ping."""
-    is_pinged = False
-    while True:
-        message = await channel.get_message(timeout=silence_s)
-        if message is None:
-            if is_pinged:
-                return
-            await channel.ping()
-            is_pinged = True
-            continue
-        is_pinged = False
-        if message["type"] == "subscribe":
-            yield ""
-        elif message["type"] == "message":
-            yield text(message["data"])
-
-
-@contextlib.asynccontextmanager
-async def _open_subscription(redis: Store, timeout_s: float) -> AsyncIterator[Any]:
-    async with asyncio.timeout(timeout_s):
-        client = await _connect_to_one_server(redis)
-    channel: Any = client.pubsub()
-    try:
-        async with asyncio.timeout(timeout_s):
-            await channel.subscribe(JOBS_CHANNEL)
-        yield channel
-    finally:
-        # An error would replace a cancellation, so that the task would continue.
-        with contextlib.suppress(RedisError, OSError, RuntimeError):
-            await channel.aclose()
-        if client is not redis:
-            with contextlib.suppress(RedisError, OSError, RuntimeError):
-                await client.aclose(close_connection_pool=True)
-
-
-async def _connect_to_one_server(redis: Store) -> Redis:
-    """Return a client of one server, which is enough: messages reach all servers of a cluster."""
-    if isinstance(redis, Redis):
-        return redis
-    await redis.initialize()
-    node = random.choice(redis.get_nodes())  # noqa: S311 - spreads the load
-    pool = ConnectionPool(connection_class=node.connection_class, **node.connection_kwargs)
-    return Redis(connection_pool=pool)

@@ -29,6 +29,7 @@ from sidecar.jobs.worker.target_worker import TargetWorker
 from sidecar.kit.clock import StoreClock
 from sidecar.storage.redis.connect import Store, close, connect
 from sidecar.storage.redis.leader_lease import LeaderLease
+from sidecar.storage.redis.pub_sub import Subscriber
 from sidecar.storage.sql import database as sql
 from sidecar.visitors.grants import Grants
 from tests.support.rooms import RedisTime, new_room_name
@@ -141,7 +142,10 @@ class Bench:
             TargetRegistry({}, database, self._make, self._announce), database, self.metrics
         )
         self.targets = self.jobs.targets
-        self.wake_ups = WakeUps(redis, timeout_s=5, now_us=lambda: self.time() * 1000)
+        self.subscriber = Subscriber(redis)
+        self.wake_ups = WakeUps(
+            redis, self.subscriber, timeout_s=5, now_us=lambda: self.time() * 1000
+        )
         self.reconciler = Reconciler(
             self.jobs, self.wake_ups, partial(LeaderLease, redis, owner="one", timeout_s=5)
         )

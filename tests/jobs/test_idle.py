@@ -6,10 +6,11 @@ import asyncio
 import pytest
 
 from sidecar.jobs.model import QueueEntry, State
-from sidecar.jobs.wake_ups import publish
+from sidecar.jobs.redis_keys import JOBS_CHANNEL
 from sidecar.jobs.worker import reconciler
 from sidecar.jobs.worker.queue_rebuild import make_restored_call
 from sidecar.jobs.worker.target_worker import WorkerPool
+from sidecar.storage.redis.pub_sub import publish
 from tests.jobs.bench import running, until
 from tests.support.jobs import job
 
@@ -26,6 +27,7 @@ async def test_an_idle_worker_leaves_redis_alone(here, sent):
     targets = [await here.target() for _ in range(TARGETS)]
     stop = asyncio.Event()
     async with (
+        running(here.subscriber.run()),
         running(here.wake_ups.run()),
         running(here.reconciler.run()),
         running(runner(here).run(stop)),
@@ -148,10 +150,10 @@ async def test_a_change_of_settings_is_followed_at_once(here):
     """By those who are told of it, which is whoever hears the news."""
     target = await here.target()
     assert here.changed == [target.name]
-    async with running(here.wake_ups.run()), running(here.reconciler._refresh_forever()):
+    async with running(here.subscriber.run()), running(here.reconciler._refresh_forever()):
         await until(lambda: target.store.claims[0] > 0)
         await here.store.targets.put(target.name, '{"url": "http://other.example/"}', here.time())
-        await publish(here.redis, f"settings {target.name}", timeout_s=5)
+        await publish(here.redis, JOBS_CHANNEL, f"settings {target.name}", timeout_s=5)
         await until(lambda: target.settings.url == "http://other.example/")
     for _, task in here.reconciler._tasks.values():
         task.cancel()

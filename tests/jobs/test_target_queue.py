@@ -10,13 +10,13 @@ from sidecar.jobs.model import Ending, QueueEntry, State
 from sidecar.jobs.redis_keys import JOBS_CHANNEL, TARGET_KEYS, target_key
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import QueuePlace, TargetStore
-from sidecar.jobs.wake_ups import subscribe
 from sidecar.jobs.worker.queue_rebuild import make_restored_call
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.storage.redis.breaker import TRIES
 from sidecar.storage.redis.connect import close, connect
 from sidecar.storage.redis.lua_source import LUA_ROOT, source
+from sidecar.storage.redis.pub_sub import subscribe
 from sidecar.storage.redis.scripts import Observer
 from tests.support.jobs import job
 from tests.support.limits import WINDOWS, RedisTimeUs, S, check_granted_rate
@@ -729,7 +729,7 @@ async def test_nobody_is_told_of_what_is_not_so(make, told):
 
 async def heard(words, name):
     """The next that is of this target, or of all."""
-    async for word in words:
+    async for _, word in words:
         if not word or name in word:
             return word
     return None
@@ -738,7 +738,7 @@ async def heard(words, name):
 async def test_news_are_heard(redis, make):
     """By whoever listens; at first it has to look at everything."""
     store = await make()
-    async with contextlib.aclosing(subscribe(redis)) as words:
+    async with contextlib.aclosing(subscribe(redis, [JOBS_CHANNEL])) as words:
         assert await heard(words, store._name) == ""
         await add(store, "a")
         await store.claim(1, settings())
@@ -753,7 +753,7 @@ async def test_news_go_on_after_a_lost_connection(redis_socket):
     listening = connect(f"unix://{redis_socket}", timeout_s=1)
     redis = connect(f"unix://{redis_socket}", timeout_s=5)
     store = TargetStore(redis, new_room_name(), clock=StoreClock())
-    async with contextlib.aclosing(subscribe(listening, silence_s=0.02)) as words:
+    async with contextlib.aclosing(subscribe(listening, [JOBS_CHANNEL], silence_s=0.02)) as words:
         assert await heard(words, store._name) == ""
         waits = asyncio.create_task(heard(words, store._name))
         commands = ""
