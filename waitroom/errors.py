@@ -32,14 +32,17 @@ class Problem:
     code: str = ""
     #: One line for each fault, beginning with the name of the faulty value.
     errors: tuple[str, ...] = ()
+    #: The URI of the kind, `urn:waitroom:problem:` and the code. Empty: no replica sent it.
+    type: str = ""
 
     @classmethod
     def from_document(cls, status: int, document: Any) -> "Problem":
         members = document if isinstance(document, dict) else {}
-        title, detail, code = (str(members.get(name) or "") for name in ("title", "detail", "code"))
+        names = ("title", "detail", "code", "type")
+        title, detail, code, type_ = (str(members.get(name) or "") for name in names)
         errors = members.get("errors")
         lines = tuple(map(str, errors)) if isinstance(errors, list) else ()
-        return cls(status, title, detail, code, lines)
+        return cls(status, title, detail, code, lines, type_)
 
 
 class ConfigError(WaitroomError):

@@ -14,14 +14,15 @@ When a request fails, the answer says why, as a problem document (RFC 9457,
 `application/problem+json`). Look up its `code` here.
 
 ```json
-{"type": "about:blank", "title": "The request is not allowed", "status": 422,
- "code": "invalid_request", "detail": "Nothing was changed.",
+{"type": "urn:waitroom:problem:invalid_request", "title": "The request is not allowed",
+ "status": 422, "code": "invalid_request", "detail": "Nothing was changed.",
  "errors": ["poll_limit: Input should be greater than or equal to 1 (got 0)"]}
 ```
 
 | member | meaning |
 |---|---|
 | `code` | The kind of problem. It stays the same in later versions: let programs go by it. |
+| `type` | The code as a URI: `urn:waitroom:problem:CODE`. [Why](api.md#errors). |
 | `title`, `detail` | The same for people. The wording may change. |
 | `errors` | One text for each thing that is wrong. It begins with the name of that thing. |
 | `retry_after_seconds` | When to try again. The header `Retry-After` says the same. |

@@ -3,6 +3,11 @@ the schemas.py of rooms, leases, limits, jobs and so on."""
 
 from dataclasses import dataclass
 
+#: What the `type` of each problem document begins with; the kind's code follows.
+TYPE_PREFIX = "urn:waitroom:problem:"
+#: The code of a problem that has no kind of its own, only an HTTP status.
+OTHER_CODE = "other"
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:
@@ -16,6 +21,11 @@ class Kind:
     meaning: str
     #: What to do about it, for docs/problems.md.
     remedy: str = ""
+
+    @property
+    def type(self) -> str:
+        """Return the URI of the kind. It has no host, so it is the same at every installation."""
+        return "about:blank" if self.code == OTHER_CODE else f"{TYPE_PREFIX}{self.code}"
 
 
 UNREADABLE = Kind(

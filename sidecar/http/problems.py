@@ -48,9 +48,9 @@ def problem(kind: Kind | int, title: str = "", **members: Any) -> web.Response:
     Retry-After and the member `retry_after_seconds`."""
     retry_s = members.pop("retry_after", None)
     if isinstance(kind, int):
-        kind = kinds.GENERAL.get(kind) or Kind("other", kind, title, "")
+        kind = kinds.GENERAL.get(kind) or Kind(kinds.OTHER_CODE, kind, title, "")
     document = {
-        "type": "about:blank",
+        "type": kind.type,
         "title": title or kind.title,
         "status": kind.status,
         "code": kind.code,

@@ -1,8 +1,12 @@
 """The codes of problem documents: each is one kind, and says what to do about it."""
 
+import json
+import re
+
 import pytest
 
 from scripts.docs_pages.problems import find_kinds
+from sidecar.http.problems import problem
 
 KINDS = sorted(find_kinds(), key=lambda kind: kind.code)
 
@@ -18,3 +22,17 @@ def test_a_kind_says_when_it_comes_and_what_to_do(kind):
     """docs/problems.md is made of these sentences."""
     assert kind.meaning.endswith(".")
     assert kind.remedy.endswith(".")
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.code)
+def test_a_kind_has_a_type_of_its_own(kind):
+    """It is an absolute URI without a host, so it is the same at every installation."""
+    document = json.loads(problem(kind).body)
+    assert document["type"] == f"urn:waitroom:problem:{kind.code}"
+    assert re.fullmatch(r"urn:[a-z0-9]+:[a-z0-9:_-]+", document["type"])
+
+
+def test_a_status_without_a_kind_is_about_blank():
+    """RFC 9457, section 4.2.1: such a problem says no more than its status."""
+    document = json.loads(problem(418, "I'm a teapot").body)
+    assert (document["type"], document["title"]) == ("about:blank", "I'm a teapot")

@@ -162,7 +162,7 @@ async def test_a_call_over_the_limit(service):
     for _ in range(2):
         document, headers = await acquire(site, {}, status=429)
         assert document == {
-            "type": "about:blank", "title": "Over the limit", "status": 429,
+            "type": "urn:waitroom:problem:over_limit", "title": "Over the limit", "status": 429,
             "detail": "Nothing was counted. Ask again after 10 s.", "code": "over_limit",
             "retry_after_seconds": 10,
             "allowed": False, "outcome": "refused", "permit": None, "key": "", "limit": 2,

@@ -121,8 +121,9 @@ _SECURITY_SCHEMES = {
 class ProblemDocument(Reply, title="Problem"):
     """A problem document (RFC 9457)."""
 
-    type: Annotated[str, Field(json_schema_extra={"format": "uri-reference"})]
-    """Always `about:blank`."""
+    type: Annotated[str, Field(json_schema_extra={"format": "uri"})]
+    """`urn:waitroom:problem:` and the code. `about:blank` with the code `other`: the problem says
+    no more than its status."""
     title: str
     """What went wrong."""
     status: Annotated[int, Field(ge=400, le=599)]
