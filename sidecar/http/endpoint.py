@@ -29,6 +29,7 @@ from sidecar.http import problem_kinds as kinds
 from sidecar.http.auth.rights import Role, Scope
 from sidecar.http.models import Body, Headers, Parameters, Reply, read, read_object
 from sidecar.http.problem_kinds import Kind
+from sidecar.http.problems import ProblemError
 from sidecar.kit.errors import InputError
 
 Handler: TypeAlias = Callable[..., Awaitable[web.StreamResponse | Reply]]
@@ -152,7 +153,8 @@ class Endpoint:
         return web.route(self.method, self.path, handler, **options)
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        """Validate the request and call the handler. Raises InputError that lists all problems."""
+        """Validate the request and call the handler. Raises InputError that lists all problems, or
+        ProblemError if the body is not JSON."""
         models, problems = [], []
         try:
             if self.parameters is not None:
@@ -166,12 +168,18 @@ class Endpoint:
                 models.append(read(self.body, await read_object(request)))
         except InputError as error:
             problems = problems + error.problems
+        except ProblemError:
+            self._check_names(request)
+            raise
         if problems:
-            if self.find is not None and request.match_info:
-                self.find(request)
+            self._check_names(request)
             raise InputError(problems)
         reply = await self.handler(request, *models)
         return reply.response() if isinstance(reply, Reply) else reply
+
+    def _check_names(self, request: web.Request) -> None:
+        if self.find is not None and request.match_info:
+            self.find(request)
 
 
 def _find_models(handler: Handler) -> dict[str, Any]:

@@ -4,9 +4,11 @@ A string below a field is its description in the OpenAPI document.
 """
 
 import json
+import math
 import re
+import sys
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 from aiohttp import web
 from pydantic import (
@@ -23,6 +25,8 @@ from pydantic import (
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import PydanticCustomError, PydanticSerializationError, core_schema
 
+from sidecar.http.problem_kinds import UNREADABLE
+from sidecar.http.problems import ProblemError
 from sidecar.kit.clock import iso
 from sidecar.kit.did_you_mean import did_you_mean, union_members
 from sidecar.kit.errors import InputError
@@ -226,12 +230,31 @@ def _describe_schema(schema: dict[str, Any]) -> str:
     return f"{text} from {low}" + (f" to {schema['maximum']}" if "maximum" in schema else "")
 
 
+def _read_float(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        _reject_number(digits)
+    return number
+
+
+def _reject_number(text: str) -> NoReturn:
+    raise InputError([f"the body has the number {text[:_MAX_SHOWN]}, which JSON cannot hold"])
+
+
 async def read_json(request: web.Request) -> Any:
-    """Parse the request's body. Raises InputError if the body is not JSON."""
+    """Parse the request's body. Raises ProblemError if the body is not JSON, and InputError if it
+    has NaN or a number that is too large, which Python could not write as JSON again."""
     try:
-        return json.loads(await request.text())
-    except (ValueError, LookupError, RecursionError):
-        raise InputError(["the body is not JSON"]) from None
+        text = await request.text()
+        return json.loads(text, parse_float=_read_float, parse_constant=_reject_number)
+    except (json.JSONDecodeError, UnicodeDecodeError, LookupError) as error:
+        detail = f"It is not JSON: {error}."
+    except RecursionError:
+        detail = "It is not JSON: it is nested too deeply."
+    except ValueError:
+        digits = sys.get_int_max_str_digits()
+        raise InputError([f"the body has a whole number of more than {digits} digits"]) from None
+    raise ProblemError(UNREADABLE, detail=detail)
 
 
 async def read_object(request: web.Request) -> dict[str, Any]:

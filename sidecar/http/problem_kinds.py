@@ -32,8 +32,8 @@ UNREADABLE = Kind(
     "unreadable_body",
     400,
     "The body cannot be read",
-    "The body is not what its `Content-Encoding` says.",
-    "Check `Content-Encoding`, and what the client or a proxy does to the body.",
+    "The body is not JSON, or not what its `Content-Encoding` says. `detail` has the error.",
+    "Send JSON. Check `Content-Encoding`, and what the client or a proxy does to the body.",
 )
 TOKEN_NEEDED = Kind(
     "token_needed",

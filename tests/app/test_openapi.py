@@ -401,7 +401,7 @@ ODD = {
     "longer ago than there are dates": ("GET", "/shop/stays?from=99999999d", {}, b"", 200),
     "later than there are dates": ("GET", "/shop/report?to=9999-12-31T23:59-23:00", {}, b"", 200),
     "no gzip": ("PATCH", "/spare", {"Content-Encoding": "gzip"}, NOTHING, 400),
-    "no charset": ("PATCH", "/spare", {"Content-Type": "text/plain; charset=x"}, NOTHING, 422),
+    "no charset": ("PATCH", "/spare", {"Content-Type": "text/plain; charset=x"}, NOTHING, 400),
     "half a character": ("PATCH", "/spare", {}, b'{"message": "\\ud800"}', 422),
     "a number beyond doubles": ("PATCH", "/spare", {}, b'{"max_waiting": %s}' % (b"9" * 400), 422),
     "the same in a file": ("POST", "/spare/import", {}, b'{"kind": "waiting", "exported_at_ms": 0,'

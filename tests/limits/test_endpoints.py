@@ -334,8 +334,12 @@ async def test_bodies_that_are_none(service):
     """Bodies that are no JSON, of another charset, of no or too many calls, or too large."""
     site = await service(limit=FIXED)
     path = "/limits/{name}/acquire"
-    for raw in (b"{", b"nonsense", b"\xff\xfe", b'{"cost": %s}' % (b"9" * 5000), b"[" * 9999):
-        assert await errors(site, path, data=raw) == ["the body is not JSON"]
+    for raw in (b"{", b"nonsense", b"\xff\xfe", b"[" * 9999):
+        answer = await site.ask("POST", path, data=raw)
+        said = (answer.status, (await answer.json(content_type=None))["code"])
+        assert said == (400, "unreadable_body"), raw
+    said = await errors(site, path, data=b'{"cost": %s}' % (b"9" * 5000))
+    assert said == ["the body has a whole number of more than 4300 digits"]
     for raw in (b"null", b"7", b'"a"'):
         assert await errors(site, path, data=raw) == ["a call is a JSON object"]
     assert await errors(site, path, []) == ["a list has 1 to 1000 calls (got 0)"]
