@@ -33,8 +33,13 @@ Visitor: TypeAlias = "waitroom.Visitor"
 _UNIX, _SYSTEM_DIR = "unix:", SYSTEM_FILE.parent
 #: The most items that one request for a list reads.
 PAGE_SIZE = 1000
-#: The context settings of a command with an argument that may begin with a hyphen.
-ANY_TEXT: dict[str, Any] = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
+#: The context settings of a command with an argument that may begin with a hyphen. -c is read as
+#: --config, a long option, so that only the word -c is the option and -cabin is an argument.
+ANY_TEXT: dict[str, Any] = {
+    "ignore_unknown_options": True,
+    "help_option_names": ["--help"],
+    "token_normalize_func": lambda option: "-config" if option == "c" else option,
+}
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -232,11 +237,11 @@ _HELP = {
 }
 
 
-def create_replica_options(*, has_short_config: bool = True) -> list[click.Parameter]:
-    """Create the options that fill ReplicaOptions. `has_short_config`: allow -c for --config."""
+def create_replica_options() -> list[click.Parameter]:
+    """Create the options that fill ReplicaOptions."""
     return [
         click.Option(
-            [name, "-c"] if name == "--config" and has_short_config else [name],
+            [name, "-c"] if name == "--config" else [name],
             metavar="URL" if name == "--url" else "FILE",
             help=help_text,
             expose_value=False,
@@ -257,9 +262,7 @@ class SettingsGroup(click.Group):
         self.params += create_replica_options()[self.first_option :]
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
-        # An argument that begins with -c must not be read as the option -c.
-        has_any_text = cmd.context_settings.get("ignore_unknown_options", False)
-        cmd.params += create_replica_options(has_short_config=not has_any_text)[self.first_option :]
+        cmd.params += create_replica_options()[self.first_option :]
         super().add_command(cmd, name)
 
 

@@ -75,7 +75,7 @@ def test_every_command_of_a_replica_takes_its_address_and_a_token():
     for group in ("rooms", "leases", "limits", "jobs", "targets", "operators", "webhooks"):
         assert {"--url", "--token-file", "--config"} <= options(command(group))
         for name, each in leaves(group):
-            assert {"--url", "--token-file", "--config"} <= options(each), name
+            assert {"--url", "--token-file", "--config", "-c"} <= options(each), name
     assert {"--url", "--token-file"} <= options(command("healthcheck"))
 
 

@@ -97,8 +97,26 @@ def test_an_id_may_look_like_an_option(url):
     assert run("rooms", "find", "shop", id_, **given).stdout == (
         f"{id_} ({visitor_number(id_)}) is unknown\n"
     )
-    done = run("leases", "release", "seat", "17", "-c", **given)
+    for name in ("-cabin", "-abc", "-"):
+        for words in (("-c", "none.toml", name), (name, "-c", "none.toml"), ("--", name)):
+            done = run("leases", "release", "seat", "17", *words, **given)
+            assert done.stdout == f"{name} neither held 17 nor waited\n"
+    done = run("leases", "release", "seat", "17", "--", "-c", **given)
     assert done.stdout == "-c neither held 17 nor waited\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("leases", "show", "seat", "17"), ("leases", "release", "seat", "17"),
+     ("limits", "set", "slots", "3"), ("rooms", "find", "shop", "a" * 22)],
+    ids=" ".join,
+)  # fmt: skip
+def test_the_settings_file_has_its_short_option_everywhere(words):
+    """Also where an argument may begin with a hyphen; the help lists it."""
+    done = run(*words, "-c", "none.toml")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "none.toml: cannot be read" in done.stderr
+    assert "-c, --config FILE" in run(*words[:2], "--help").stdout
 
 
 @pytest.mark.parametrize(
