@@ -91,3 +91,13 @@ def test_the_product_grows_only_for_a_feature():
     files = [file for folder in ("sidecar", "waitroom") for file in (ROOT / folder).rglob("*.py")]
     lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
     assert lines <= int(stated[1].replace(",", ""))
+
+
+def test_requests_go_through_one_kind_of_session():
+    """No module but kit/egress.py makes an HTTP session: no other is safe from bad servers."""
+    makers = [
+        file.relative_to(ROOT / "sidecar").as_posix()
+        for file in sorted((ROOT / "sidecar").rglob("*.py"))
+        if re.search(r"\b(ClientSession|TCPConnector)\(", file.read_text(encoding="utf-8"))
+    ]
+    assert makers == ["kit/egress.py"]

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
 
-import aiohttp
 import structlog
 from aiohttp import web
 
@@ -28,6 +27,7 @@ from sidecar.jobs.worker.reconciler import Reconciler
 from sidecar.jobs.worker.target_call import Egress
 from sidecar.jobs.worker.target_worker import WorkerPool
 from sidecar.kit.clock import StoreClock
+from sidecar.kit.egress import open_session
 from sidecar.kit.errors import DatabaseError, InputError
 from sidecar.kit.tasks import Worker, run_worker, stop_workers
 from sidecar.settings.model import Settings
@@ -133,9 +133,7 @@ async def run_jobs(settings: Settings, *, max_calls: int, grace_s: float, listen
         )
         egress = Egress()
         stack.push_async_callback(egress.close)
-        session = await stack.enter_async_context(
-            aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
-        )
+        session = await stack.enter_async_context(open_session(is_private=True))
         workers: dict[str, Worker] = {
             "subscriber": subscriber.run,
             "callbacks": lambda: call_back_forever(services.jobs, session, metrics),

@@ -10,6 +10,7 @@ import aiohttp
 from yarl import URL
 
 from sidecar import __version__
+from sidecar.kit.egress import ConnectionLostError, EndlessHeadError
 from sidecar.kit.retry import parse_retry_after
 from sidecar.kit.signing import signature
 
@@ -127,6 +128,10 @@ def interpret_status(status: int, retry_after: str) -> PostResult:
 
 def _describe_error(error: Exception) -> str:
     """Describe an error by its type, without the message, which may contain the URL."""
+    if isinstance(error, EndlessHeadError):
+        return str(error)
+    if isinstance(error, ConnectionLostError) and isinstance(error.__cause__, Exception):
+        error = error.__cause__
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     text = cause.strerror if isinstance(cause, OSError) else None
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -18,6 +18,7 @@ from typing import Literal
 import aiohttp
 import structlog
 
+from sidecar.kit import egress
 from sidecar.kit.errors import StoreError
 from sidecar.kit.http_post import PostResult, post
 from sidecar.kit.tasks import stop_workers
@@ -44,7 +45,7 @@ log = structlog.get_logger()
 
 def open_session() -> aiohttp.ClientSession:
     """Open an HTTP client that ignores cookies and respects HTTPS_PROXY, HTTP_PROXY, NO_PROXY."""
-    return aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), trust_env=True)
+    return egress.open_session(is_private=True, trust_env=True)
 
 
 async def send_notice(

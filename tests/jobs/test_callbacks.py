@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Iterator
 
-import aiohttp
 import pytest
 
 from sidecar.http.metrics import Metrics
@@ -13,15 +12,16 @@ from sidecar.jobs.service import Jobs
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.worker.callbacks import MAX_IN_FLIGHT, MAX_PER_RECEIVER, call_back_forever
+from sidecar.kit.egress import open_session
 from sidecar.storage.sql import database as sql
 from tests.support.jobs import job
-from tests.support.receiver import Receiver, until
+from tests.support.receiver import Receiver, TwiceReceiver, until
 
 
 class Hooks:
     """Receivers of the target `images`, and its jobs."""
 
-    def __init__(self, store: JobStore, receivers: list[Receiver]) -> None:
+    def __init__(self, store: JobStore, receivers: list[Receiver | TwiceReceiver]) -> None:
         self.store, self.receivers = store, receivers
         urls = [receiver.url.rpartition("/")[0] + "/" for receiver in receivers]
         self.settings = TargetSettings(
@@ -34,7 +34,7 @@ class Hooks:
     def __iter__(self) -> "Iterator[Hooks]":
         yield self
 
-    async def ended(self, receiver: Receiver, count: int) -> None:
+    async def ended(self, receiver: Receiver | TwiceReceiver, count: int) -> None:
         """Jobs that have ended, whose callers wait there."""
         now_ms = round(time.time() * 1000)
         made = [
@@ -51,10 +51,10 @@ class Hooks:
 async def hooks(tmp_path):
     store = JobStore(sql.open_database(f"sqlite:///{tmp_path}/jobs.db"))
     await store.migrate()
-    receivers = [await Receiver().start() for _ in range(2)]
+    receivers = [await Receiver().start(), await Receiver().start(), await TwiceReceiver().start()]
     made = Hooks(store, receivers)
     jobs = Jobs(made, store, Metrics())  # type: ignore[arg-type]
-    async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session:
+    async with open_session(is_private=True) as session:
         work = asyncio.create_task(call_back_forever(jobs, session, Metrics(), poll_s=0.05))
         yield made
         work.cancel()
@@ -67,7 +67,7 @@ async def hooks(tmp_path):
 async def test_a_slow_receiver_holds_up_no_other(hooks):
     """It has so many calls at a time, however many wait; the other's are made meanwhile, also those
     that come later."""
-    slow, other = hooks.receivers
+    slow, other, _ = hooks.receivers
     slow.answers = [None] * 200
     await hooks.ended(slow, 2 * MAX_IN_FLIGHT)
     await until(lambda: len(slow.came) == MAX_PER_RECEIVER, "the slow one's")
@@ -79,3 +79,12 @@ async def test_a_slow_receiver_holds_up_no_other(hooks):
     slow.let_go()
     await until(lambda: len(set(slow.ids)) == 2 * MAX_IN_FLIGHT, "the rest")
     assert len(set(other.ids)) == len(other.ids) == 6
+
+
+async def test_an_answer_too_many_takes_no_callback(hooks):
+    """A receiver that answers one callback twice has not taken the next, which is sent to it."""
+    twice = hooks.receivers[-1]
+    for count in (1, 2):
+        await hooks.ended(twice, 1)
+        await until(lambda count=count: len(set(twice.ids)) == count, "the callback")
+        await twice.answer_again()

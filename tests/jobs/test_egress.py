@@ -25,6 +25,7 @@ from sidecar.jobs.worker.target_call import Egress
 from sidecar.kit import egress as connections
 from sidecar.kit.errors import DatabaseError
 from tests.support.processes import free_port
+from tests.support.receiver import run_flood
 from tests.support.target import PART, Target, run_target
 
 ALL = ["GET", "HEAD", "POST", "PUT", "DELETE"]
@@ -477,6 +478,47 @@ async def test_an_answer_nobody_asked_for():
         assert (first.body, (await other).body) == (b"/first", b"/other")
         third = await egress.call(settings, to_job("third"), sink=Kept())
         assert third.body == b"/third"
+
+
+@pytest.mark.parametrize(
+    "part", [b"HTTP/1.1 103 Early Hints\r\n\r\n", b"HTTP/1.1 102 A\r\nX: y\r\n\r\n" * 3]
+)
+async def test_interim_responses_without_end(part):
+    """Fail the call, long before its time is up, and say why; another target's is answered."""
+    egress = Egress()
+    with run_flood(part) as url:
+        outcome = await egress.call(settings_of(url, timeout=5), to_job(), sink=Kept())
+    await egress.close()
+    assert (outcome.kind, outcome.status) == ("failed", None)
+    assert "interim responses" in outcome.error
+
+
+async def test_some_interim_responses():
+    """Are no harm: the answer after them counts."""
+
+    async def talk(path: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(
+            b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n" * 50
+        )
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+    async with talking(talk) as (egress, url):
+        for _ in range(2):
+            outcome = await egress.call(settings_of(url), to_job(), sink=Kept())
+            assert (outcome.kind, outcome.status, outcome.body) == ("answered", 200, b"ok")
+
+
+async def test_what_comes_after_an_answer_without_end():
+    """Closes the connection: nothing is read or kept of it."""
+    first = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+    egress = Egress()
+    for part in (b"HTTP/1.1 103 Early Hints\r\n\r\n", first):
+        with run_flood(part, first=first) as url:
+            outcome = await egress.call(settings_of(url), to_job(), sink=Kept())
+            assert (outcome.kind, outcome.body) == ("answered", b"ok")
+            (connector,) = {egress._private.connector}
+            await until(lambda connector=connector: not connector._conns)
+    await egress.close()
 
 
 # Bodies and headers of answers --------------------------------------------------------------------

@@ -1,8 +1,12 @@
 """An HTTP server on loopback that receives webhooks."""
 
 import asyncio
+import contextlib
 import json
-from collections.abc import Callable
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterator
 
 from aiohttp import web
 from aiohttp.test_utils import TestServer
@@ -54,6 +58,75 @@ class Receiver:
             return web.Response()
         status, headers = answer if isinstance(answer, tuple) else (answer, {})
         return web.Response(status=status, headers=headers)
+
+
+class TwiceReceiver:
+    """A server on raw sockets that answers each request with 200, and again on the same connection
+    when the test wants it. `ids` has the ids of the deliveries that came."""
+
+    ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+        self._writers: list[asyncio.StreamWriter] = []
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> "TwiceReceiver":
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self
+
+    async def stop(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for writer in self._writers:
+            writer.close()
+        await self._server.wait_closed()
+
+    @property
+    def url(self) -> str:
+        assert self._server is not None
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/hook"
+
+    async def answer_again(self) -> None:
+        """Answer once more on each connection, and return when the clients have received it."""
+        for writer in self._writers:
+            writer.write(self.ANSWER)
+        for _ in range(3):  # each takes the loop through a look at all its sockets
+            _, writer = await asyncio.open_connection(*self._server.sockets[0].getsockname())
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while head := (await reader.readuntil(b"\r\n\r\n")).decode():
+                await reader.readexactly(int(re.search(r"(?i)content-length: (\d+)", head)[1]))
+                self.ids.append(re.search(r"(?i)x-waitroom-delivery: (\S+)", head)[1])
+                if writer not in self._writers:
+                    self._writers.append(writer)
+                writer.write(self.ANSWER)
+        writer.close()
+
+
+@contextlib.contextmanager
+def run_flood(part: bytes, *, first: bytes = b"") -> Iterator[str]:
+    """Run a server that answers each connection's request with `first`, then `part` without end, as
+    fast as the client reads. Yield its URL."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def flood(client: socket.socket) -> None:
+            with client, contextlib.suppress(OSError):
+                client.recv(65_536)
+                client.sendall(first)
+                while True:
+                    client.sendall(part * (262_144 // len(part) + 1))
+
+        def accept() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    threading.Thread(target=flood, args=server.accept()[:1], daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/"
+        server.shutdown(socket.SHUT_RDWR)
 
 
 async def until(true: Callable[[], bool], what: str) -> None:

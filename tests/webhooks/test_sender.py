@@ -17,7 +17,7 @@ from sidecar.webhooks.retry import EXPIRY_S, SCHEDULE
 from sidecar.webhooks.sender import send_notice
 from sidecar.webhooks.settings import Webhook
 from tests.support.processes import free_port
-from tests.support.receiver import Receiver, until
+from tests.support.receiver import Receiver, TwiceReceiver, run_flood, until
 
 NOW_MS = create_test_notice("shop", 1).at_ms
 
@@ -175,6 +175,31 @@ async def test_too_many_drop_the_oldest(monkeypatch, world, store, receiver):
     await replica.settled()
     assert receiver.ids == ["n0", "n3", "n4", "n5"]
     assert {i for i, state in (await world.states()).items() if state == "failed"} == {"n1", "n2"}
+
+
+async def test_an_answer_too_many_delivers_nothing(world, store):
+    """A receiver that answers one message twice has not taken the next, which is sent to it."""
+    twice = await TwiceReceiver().start()
+    replica = world.replica(hook(twice))
+    await enqueue(store, 1)
+    await finish(replica)
+    await twice.answer_again()
+    await enqueue(store, 2)
+    await finish(replica)
+    assert twice.ids == ["n1", "n2"]
+    assert await world.states() == {"n1": "delivered", "n2": "delivered"}
+    await twice.stop()
+
+
+async def test_interim_responses_without_end(world, store):
+    """Are a failure of the message, said in words, and no wait for the time limit."""
+    with run_flood(b"HTTP/1.1 103 Early Hints\r\n\r\n") as url:
+        replica = world.replica(Webhook(url=url))
+        await enqueue(store, 1)
+        await replica.send()
+        await until_attempted(store)
+    assert "interim responses" in (await one(store)).reason
+    replica.die()
 
 
 async def test_one_that_hangs_delays_no_other(world, receiver, quick):

@@ -22,6 +22,7 @@ import aiohttp
 from yarl import URL
 
 from sidecar.cli.doctor.site_response import SiteResponse
+from sidecar.kit.egress import open_session
 from sidecar.kit.names import SEPARATOR
 from sidecar.visitors.tokens import COOKIE_PREFIX
 
@@ -215,9 +216,11 @@ async def visit_site(
 ) -> Visit:
     """Send all requests of a visit, and release every place in a room that they got."""
     visit = Visit(url, options, url)
-    async with aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(ssl=options.verify),
-        cookie_jar=aiohttp.DummyCookieJar(),
+    async with open_session(
+        is_private=True,
+        verify=options.verify,
+        auto_decompress=True,
+        middlewares=(),  # a GET may be sent again after the connection broke
         headers={"User-Agent": "Mozilla/5.0 (compatible; waitroom-doctor)"},
         timeout=aiohttp.ClientTimeout(options.timeout_s),
     ) as session:

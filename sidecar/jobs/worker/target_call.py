@@ -17,7 +17,7 @@ from sidecar.jobs.call_result import CallResult, ResultKind
 from sidecar.jobs.model import CHUNK_BYTES, Job
 from sidecar.jobs.request import MAX_HEADERS, MAX_HEADERS_BYTES, check_request
 from sidecar.jobs.settings import TargetSettings, normalize_header_name
-from sidecar.kit.egress import PrivateAddressError, open_session
+from sidecar.kit.egress import EndlessHeadError, PrivateAddressError, open_session
 from sidecar.kit.errors import InputError
 from sidecar.kit.retry import parse_retry_after
 
@@ -54,6 +54,7 @@ _ERRORS: tuple[tuple[tuple[type[Exception], ...], ResultKind, str], ...] = (
         "failed",
         "what came is no HTTP, or its head is too large, {when}",
     ),
+    ((EndlessHeadError,), "failed", "the target sent {error}"),
     ((aiohttp.ClientError, OSError), "failed", "the connection broke {when}"),
     ((ValueError,), "refused", "the request cannot be made"),
 )
@@ -240,7 +241,7 @@ def _make_error_result(error: Exception, when: str) -> CallResult:
     number = getattr(cause, "errno", None)
     reason = os.strerror(number) if number else "it cannot be connected to"
     return next(
-        CallResult(kind, text.format(when=when, reason=reason))
+        CallResult(kind, text.format(when=when, reason=reason, error=error))
         for types, kind, text in _ERRORS
         if isinstance(error, types)
     )
