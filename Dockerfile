@@ -9,7 +9,7 @@ COPY nginx/waitroom nginx/waitroom
 COPY static static
 COPY deploy/systemd deploy/systemd
 COPY sidecar sidecar
-COPY waitroom waitroom
+COPY client client
 # Into an environment of its own, so that one folder is all the next stage takes.
 RUN pip --python /opt/waitroom/bin/python install --constraint constraints.txt '.[sql,memory]'
 

@@ -44,7 +44,7 @@ help:
 	@echo "Docs and upkeep"
 	@echo "  make docs           build the documentation in .site; make docs-serve serves it"
 	@echo "  make dev            install everything that tests, measurements and docs need, in .venv"
-	@echo "  make wheel          build the wheel and the source archive in dist/, and check both"
+	@echo "  make wheel          build wheels and source archives of client and server in dist/"
 	@echo "  make constraints    resolve constraints.txt again, with uv (ARGS=--upgrade)"
 	@echo "  make clean          remove .venv and all caches"
 
@@ -97,7 +97,8 @@ check: lint types test-all
 
 wheel: $(ALL)
 	@rm -rf dist
-	@$(BIN)/python -m build --quiet
+	@$(BIN)/python -m build --quiet --outdir dist client
+	@WAITROOM_CLIENT=$$(sed -n 's/^version = "\(.*\)"/==\1/p' pyproject.toml) $(BIN)/python -m build --quiet
 	@$(BIN)/twine check --strict dist/*
 	@$(BIN)/check-wheel-contents dist/*.whl
 
@@ -132,19 +133,19 @@ faults: $(ALL)
 	@scripts/install-packages run
 	@$(BIN)/python -m tests.faults $(if $(QUICK),--quick)
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml client/pyproject.toml constraints.txt
 	@scripts/make-venv $(PYTHON) ""
 	@touch $@
 
-$(DEMO): pyproject.toml constraints.txt
+$(DEMO): pyproject.toml client/pyproject.toml constraints.txt
 	@scripts/make-venv $(PYTHON) "[demo]"
 	@touch $@ $(INSTALLED)
 
-$(TEST): pyproject.toml constraints.txt
+$(TEST): pyproject.toml client/pyproject.toml constraints.txt
 	@scripts/make-venv $(PYTHON) "[demo,memory,postgresql]" test
 	@touch $@ $(DEMO) $(INSTALLED)
 
-$(ALL): pyproject.toml constraints.txt
+$(ALL): pyproject.toml client/pyproject.toml constraints.txt
 	@scripts/make-venv $(PYTHON) "[demo,memory,mysql,postgresql]" test check release sites docs loadtest
 	@touch $@ $(TEST) $(DEMO) $(INSTALLED)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from sidecar import __version__
 from tests.support.compose import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -77,8 +78,9 @@ def test_a_server_by_the_readme(tmp_path):
     )  # fmt: skip
     (root / "wheel").mkdir()
     subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", root / "wheel", ROOT],
-        check=True, timeout=300,
+        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", root / "wheel",
+         ROOT, ROOT / "client"],
+        env={**os.environ, "WAITROOM_CLIENT": f"=={__version__}"}, check=True, timeout=300,
     )  # fmt: skip
     for name in ("/etc/resolv.conf", "/etc/ssl/certs/ca-certificates.crt"):
         (root / name.lstrip("/")).write_bytes(Path(name).read_bytes())

@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 import subprocess
+import tomllib
 import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
@@ -278,10 +279,11 @@ def test_the_image_takes_the_tested_versions():
         for line in (ROOT / "constraints.txt").read_text().splitlines()
         if "==" in line
     }
-    project = (ROOT / "pyproject.toml").read_text()
-    block = re.search(r"^dependencies = \[\n(.*?)^\]", project, re.MULTILINE | re.DOTALL)
-    assert block
-    assert set(re.findall(r'"([\w-]+)', block[1])) <= pinned
+    needed = set()
+    for folder in (ROOT, ROOT / "client"):
+        project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+        needed |= {re.match(r"[\w-]+", line)[0] for line in project["dependencies"]}
+    assert needed - {"waitroom-client"} <= pinned
 
 
 def test_what_the_build_copies_is_there_and_not_ignored():
@@ -296,7 +298,7 @@ def test_what_the_build_copies_is_there_and_not_ignored():
     project = (ROOT / "pyproject.toml").read_text()
     shared = re.findall(r'^"([\w/]+)" = "sidecar/share/', project, re.MULTILINE)
     files = {"pyproject.toml", "README.md", "constraints.txt"}
-    assert copied == files | {"sidecar", "waitroom", *shared}
+    assert copied == files | {"sidecar", "client", *shared}
     # And nothing else of the repository goes to the builder.
     sent = [path.name for path in ROOT.iterdir() if not is_ignored(path.name)]
     assert set(sent) <= copied

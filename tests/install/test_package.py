@@ -1,4 +1,4 @@
-"""The wheel: what is installed is all that a replica needs."""
+"""The wheels: what is installed is all that a replica needs, and all that the client needs."""
 
 import os
 import re
@@ -18,26 +18,27 @@ STRAY = re.compile(r"(^|/)(__pycache__|tests|demo|docs|\.\w)|\.(pyc|orig|rej|tom
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """The wheel, built from what the image's build has and nothing more."""
+def wheels(tmp_path_factory):
+    """The server's wheel and the client's, built from what the image's build has and no more."""
     folder = tmp_path_factory.mktemp("wheel")
     copy_image_files(folder / "source")
     done = subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "--no-deps", "--quiet",
-         "--disable-pip-version-check", "--wheel-dir", str(folder), str(folder / "source")],
+         "--disable-pip-version-check", "--wheel-dir", str(folder),
+         str(folder / "source"), str(folder / "source" / "client")],
         capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    (file,) = folder.glob("*.whl")
-    return file
+    return sorted(folder.glob("*.whl"))
 
 
 @pytest.fixture(scope="module")
-def installed(wheel, tmp_path_factory):
-    """The wheel's files, unpacked: a package far from the checkout."""
+def installed(wheels, tmp_path_factory):
+    """The wheels' files, unpacked: packages far from the checkout."""
     folder = tmp_path_factory.mktemp("installed")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(folder)
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(folder)
     return folder
 
 
@@ -62,8 +63,8 @@ def files(folder: Path, *suffixes: str) -> set[str]:
 
 
 def test_every_module_and_script_is_in_it(installed):
-    """Each Python and Lua file of sidecar/, each of the dashboard's, and all of waitroom/ is in the
-    wheel, byte for byte."""
+    """Each Python and Lua file of sidecar/, each of the dashboard's, and all of client/waitroom/
+    is in the wheels, byte for byte."""
     source = ROOT / "sidecar"
     names = files(source, ".py", ".lua", ".html", ".css", ".js", ".svg", ".ini")
     assert {
@@ -73,7 +74,8 @@ def test_every_module_and_script_is_in_it(installed):
     } <= names
     for name in names:
         assert (installed / "sidecar" / name).read_bytes() == (source / name).read_bytes(), name
-    assert files(installed / "waitroom") == files(ROOT / "waitroom") > {"py.typed", "client.py"}
+    client = ROOT / "client" / "waitroom"
+    assert files(installed / "waitroom") == files(client) > {"py.typed", "client.py"}
 
 
 @pytest.mark.parametrize(
@@ -91,22 +93,25 @@ def test_the_page_and_the_includes_are_in_it(installed, source, place):
 
 
 def test_nothing_stray_is_in_it(installed):
-    """No tests, caches, settings or keys, and the two packages only."""
+    """No tests, caches, settings or keys, and the two packages only, each in one wheel."""
     names = files(installed)
     assert [name for name in names if STRAY.search(name)] == []
     assert {name.split("/")[0] for name in names} == {
         "sidecar",
         "waitroom",
         f"waitroom-{__version__}.dist-info",
+        f"waitroom_client-{__version__}.dist-info",
     }
 
 
 def test_it_says_what_it_is(installed):
-    """Name, version, Python and the command in the wheel's data are the project's."""
-    (folder,) = installed.glob("*.dist-info")
-    data = Parser().parsestr((folder / "METADATA").read_text())
-    assert (data["Name"], data["Version"]) == ("waitroom", __version__)
-    assert data["Requires-Python"] == ">=3.11"
+    """Name, version, Python and the command in the wheels' data are the project's."""
+    for name in ("waitroom", "waitroom-client"):
+        folder = installed / f"{name.replace('-', '_')}-{__version__}.dist-info"
+        data = Parser().parsestr((folder / "METADATA").read_text())
+        assert (data["Name"], data["Version"]) == (name, __version__)
+        assert data["Requires-Python"] == ">=3.11"
+    folder = installed / f"waitroom-{__version__}.dist-info"
     assert "waitroom = sidecar.__main__:main" in (folder / "entry_points.txt").read_text()
 
 

@@ -1,4 +1,4 @@
-"""What would be released: wheel and sdist are whole, and the wheel runs by itself.
+"""What would be released: wheels and sdists are whole, and the wheels run by themselves.
 
 In an empty environment of its own, with the lowest versions that its metadata allow, and with the
 newest.
@@ -25,11 +25,14 @@ from tests.support.redis_servers import RedisServer
 
 #: Megabytes beside Python that an installation may take, Python's caches left out.
 MAX_MB = 60
+CLIENT = f"waitroom-client=={__version__}"
 
 
 def python(*words: object, **options: object) -> str:
+    """Run a module, with the server's requirement of the client that `make wheel` sets."""
     done = subprocess.run(
         [sys.executable, "-m", *map(str, words)],
+        env={**os.environ, "WAITROOM_CLIENT": f"=={__version__}"},
         capture_output=True, text=True, check=False, timeout=300, **options,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -38,39 +41,47 @@ def python(*words: object, **options: object) -> str:
 
 @pytest.fixture(scope="module")
 def released(tmp_path_factory):
-    """The wheel, made from the sdist, and the sdist."""
+    """A folder with two wheels and the two sdists that they were made from."""
     folder = tmp_path_factory.mktemp("dist")
-    python("build", "--outdir", folder, ROOT)
-    (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
-    return wheel, sdist
+    for source in (ROOT, ROOT / "client"):
+        python("build", "--outdir", folder, source)
+    return folder
 
 
 @pytest.fixture(scope="module")
 def requirements(released):
-    """The distributions that the wheel needs, with the lower bound of each."""
-    with ZipFile(released[0]) as archive:
-        text = archive.read(f"waitroom-{__version__}.dist-info/METADATA").decode()
+    """The other projects that both wheels need, with the lower bound of each."""
+    lines = []
+    for wheel in released.glob("*.whl"):
+        with ZipFile(wheel) as archive:
+            (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+            lines += Parser().parsestr(archive.read(name).decode()).get_all("Requires-Dist")
     found = {}
-    for line in Parser().parsestr(text).get_all("Requires-Dist"):
-        if "extra ==" in line and "memory" not in line:
+    for line in lines:
+        if "extra ==" in line and not re.search("memory|aiohttp", line):
             continue
         name, bounds = re.fullmatch(r"([\w.-]+(?:\[[\w,]+\])?)([^;]*).*", line).groups()
         found[name] = bounds
+    # The server needs the client of its own version.
+    (client,) = (name for name in found if name.startswith("waitroom-client"))
+    assert client.partition("[")[0] + found.pop(client) == CLIENT
     return found
 
 
-def test_both_are_whole(released):
-    """twine and check-wheel-contents find nothing wrong, and the sdist has what a wheel is of."""
-    wheel, sdist = released
-    python("twine", "check", "--strict", wheel, sdist)
-    python("check_wheel_contents", wheel)
-    with tarfile.open(sdist) as archive:
+def test_all_are_whole(released):
+    """twine and check-wheel-contents find nothing wrong, and the sdist has what both wheels are
+    of."""
+    python("twine", "check", "--strict", *released.iterdir())
+    for wheel in released.glob("*.whl"):
+        python("check_wheel_contents", "--config", ROOT / "pyproject.toml", wheel)
+    with tarfile.open(next(released.glob("waitroom-*.tar.gz"))) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {
         "LICENSE",
         "README.md",
         "sidecar/app/replica.py",
-        "waitroom/py.typed",
+        "client/pyproject.toml",
+        "client/waitroom/py.typed",
         "static/waiting.html",
     } <= (names | {"LICENSE"})
     assert {name.partition("/")[0] for name in names} >= {"nginx", "deploy"}
@@ -96,7 +107,8 @@ def installed(request, released, requirements, tmp_path_factory):
     wanted = pins if request.param == "lowest" else []
     python(
         "pip", "--python", folder / "bin" / "python", "install", "--quiet",
-        "--disable-pip-version-check", "--no-compile", f"{released[0]}[memory]", *wanted,
+        "--disable-pip-version-check", "--no-compile", "--find-links", released,
+        f"waitroom[memory]=={__version__}", *wanted,
     )  # fmt: skip
     return folder
 

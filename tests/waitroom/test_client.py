@@ -46,7 +46,7 @@ def test_it_knows_nothing_of_a_replica():
     """Of packages that are not Python's own the client imports httpx alone, so that a program
     carries no server along."""
     names = set()
-    for file in (ROOT / "waitroom").rglob("*.py"):
+    for file in (ROOT / "client").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Import):
                 names |= {alias.name for alias in node.names}
