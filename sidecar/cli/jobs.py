@@ -29,7 +29,15 @@ MAX_JOB_LINES = 8
 EVERY = click.option(
     "--every", type=click.FloatRange(0.2, 60), default=1, help="How often to look, seconds (1)."
 )
-STYLES = {"completed": "green", "failed": "red", "expired": "red", "cancelled": "yellow"}
+#: The state of a job that was completed by another answer than a 2xx.
+OTHER_ANSWER = "completed, no 2xx"
+STYLES = {
+    "completed": "green",
+    OTHER_ANSWER: "yellow",
+    "failed": "red",
+    "expired": "red",
+    "cancelled": "yellow",
+}
 
 
 @click.group(cls=ReplicaGroup)
@@ -244,6 +252,8 @@ def _print_jobs(document: dict[str, Any]) -> None:
     rows = []
     for job in document["jobs"]:
         state, _, details = format_job(job).partition(", ")
+        if state == State.COMPLETED and job["status"] and job["status"] // 100 != 2:
+            state = OTHER_ANSWER
         row = *(job[name] for name in ("id", "target", "owner")), job["created_at"][:19]
         rows.append((*row, job["status"], state, details))
     headings = "id", "target", "owner", "created", "http", "state", "about"

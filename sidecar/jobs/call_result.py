@@ -8,6 +8,18 @@ from typing import Literal, TypeAlias
 #: refused: the call is not allowed, or its response is too large; never retried.
 ResultKind: TypeAlias = Literal["answered", "busy", "failed", "refused"]
 
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+#: The status that nginx logs if the client was gone before the response.
+_CLIENT_GONE = 499
+
+
+def describe_status(status: int, *, is_online: bool = False) -> str:
+    """Describe a response that is a failure. The client of an online job sees its response."""
+    if is_online and status == _CLIENT_GONE:
+        return f"the client closed the connection before the answer ({status})"
+    hint = ", a redirect" if status in _REDIRECTS and not is_online else ""
+    return f"the target says {status}{hint}"
+
 
 @dataclass(frozen=True, slots=True)
 class CallResult:

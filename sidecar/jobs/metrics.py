@@ -92,8 +92,9 @@ class JobMetrics(MetricSet):
     )
     job_seconds = histogram(
         "waitroom_job_seconds",
-        "Duration of this worker's calls. answered. busy: 429, retried. failed: no answer, or one "
-        "that is retried. refused: not called, or the answer was too large.",
+        "Duration of this worker's calls. answered: the job was completed. rejected: the answer "
+        "failed the job (fail_on). busy: 429, retried. failed: no answer, or one that is retried. "
+        "refused: not called, or the answer was too large.",
         "target",
         "outcome",
         buckets=PACES_S,

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 from functools import partial
 
-from sidecar.jobs.call_result import CallResult
+from sidecar.jobs.call_result import CallResult, describe_status
 from sidecar.jobs.model import CallOutcome, Ending, Job, State, to_ms
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import Claim
@@ -36,7 +36,7 @@ def make_ending(  # noqa: PLR0913
         response = {"headers": result.headers, "body": result.body, "size": result.size}
         end_job = partial(end, expires_ms=expires_ms, took_us=result.took_us, **response)
         if result.status is not None and settings.fails_on(result.status):
-            error = f"the target says {result.status}"
+            error = describe_status(result.status)
             return end_job(state=State.FAILED, error=error, outcome="rejected")
         return end_job(state=State.COMPLETED, outcome="answered")
     # A trial call tests a failing target, so its failure costs the job no retry.

@@ -211,7 +211,8 @@ class JobDocument(Reply):
     kind: JobKind
     """`offline`: a worker makes the call. `online`: your program makes it."""
     state: Annotated[State, Field(validation_alias="state")]
-    """The job's state. `called`: an online job may call the target now."""
+    """The job's state. `called`: an online job may call the target now. `completed`: the target
+    gave a response that is not in its `fail_on`; by default a 2xx."""
     owner: str
     """Who submitted the job: the name of the token, `service` or `operator`."""
     class_name: Annotated[NullIfEmpty, Field(serialization_alias="class")]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from sidecar.http.metrics import Metrics
+from sidecar.jobs.call_result import describe_status
 from sidecar.jobs.estimate import estimate_wait_s
 from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.model import (
@@ -267,7 +268,7 @@ class Jobs:
         if is_ended:  # the use of the permit may not be in SQL yet
             await self.record_used(target, id_, fence)
         state = State.FAILED if has_failed else State.COMPLETED
-        error = f"the target says {status}" if has_failed else ""
+        error = describe_status(status, is_online=True) if status and has_failed else ""
         ending = target.make_ending(id_, fence, state, error, status)
         if await self.store.attempts.finish(ending):
             self._count_job(target, state)

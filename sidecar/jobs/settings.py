@@ -208,13 +208,16 @@ class TargetSettings(BaseModel):
     a call in progress, unless the client reports its end."""
     expected_seconds: Seconds = Field(default=1, gt=0, le=86_400)
     """How long a call takes. Used to estimate waits until calls have been measured."""
-    retry_on: Annotated[tuple[int | str, ...], _PARSE_RETRY_ON] = (429, 502, 503, 504, CONNECTION)
+    retry_on: Annotated[tuple[int | str, ...], _PARSE_RETRY_ON] = (
+        408, 425, 429, 502, 503, 504, CONNECTION,
+    )  # fmt: skip
     """The responses after which a call is retried: statuses from 300 to 599, `3xx`, `4xx`, `5xx`.
     `connection`: no complete response within `timeout`. After the last attempt the job is
     `failed`. Your list replaces the default."""
-    fail_on: Annotated[tuple[int | str, ...], _PARSE_FAIL_ON] = ()
+    fail_on: Annotated[tuple[int | str, ...], _PARSE_FAIL_ON] = ("3xx", "4xx", "5xx")
     """The responses after which a job is `failed` at once: statuses as in `retry_on`, without
-    `connection`. A status in both is retried first. Any other response is the result."""
+    `connection`. A status in both is retried first. After any other response the job is
+    `completed`. Your list replaces the default: `[]` completes a job after every response."""
     retries: Count = Field(default=3, ge=0, le=100)
     """How many attempts may follow the first."""
     retry_delay: Seconds = Field(default=1, ge=0.01, le=3600)

@@ -70,6 +70,33 @@ def test_a_response_that_is_not_retried_ends_the_job(fail_on, status, state, out
     assert ending.error == (f"the target says {status}" if state is State.FAILED else "")
 
 
+@pytest.mark.parametrize("status", [301, 302, 304, 400, 404, 409, 422, 499, 500, 501, 505])
+def test_a_response_that_is_no_2xx_fails_the_job_at_once_unless_the_target_says_otherwise(status):
+    """What came is kept, because it may say why. The target has answered, so the breaker is not
+    told of a failure."""
+    result = CallResult("answered", "", status, {"a": "b"}, b"why", 3, took_us=5000)
+    ending = end(result)
+    assert (ending.state, ending.outcome, ending.is_counted) == (State.FAILED, "rejected", False)
+    assert (ending.status, ending.body) == (status, b"why")
+    assert ending.error.startswith(f"the target says {status}")
+    assert ending.error.endswith(", a redirect") is (status in {301, 302})
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 206, 226, 299])
+def test_every_2xx_completes_the_job(status):
+    ending = end(CallResult("answered", "", status))
+    assert (ending.state, ending.outcome, ending.error) == (State.COMPLETED, "answered", "")
+
+
+@pytest.mark.parametrize("status", [408, 425, 429])
+def test_a_response_that_asks_for_another_try_is_retried(status):
+    """Though it is a 4xx; after the last try the job has failed."""
+    assert SETTINGS.retries_on(status)
+    result = CallResult("busy" if status == 429 else "failed", "so", status)
+    assert [end(result, failures=n).state for n in (0, 1)] == [State.PENDING, State.PENDING]
+    assert end(result, failures=2).state is State.FAILED
+
+
 def test_a_target_may_be_called_once_where_no_response_comes():
     """Nobody knows what the target did before the connection broke; the breaker counts it."""
     ending = end(CallResult("failed", "no answer"), retry_on=[503])

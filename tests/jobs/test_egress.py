@@ -314,11 +314,17 @@ async def test_cookies_are_not_kept(egress, target):
 # What comes of it ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", [200, 204, 304, 400, 404, 408, 500])
+@pytest.mark.parametrize("status", [200, 204, 304, 400, 404, 409, 500])
 async def test_answers_are_results(egress, target, status):
-    """All but four say what came of the job, also that it went wrong."""
+    """All but those that ask for another try say what came of the job, also that it went wrong."""
     outcome = await call(egress, target, f"status/{status}")
     assert (outcome.kind, outcome.status, outcome.error) == ("answered", status, "")
+
+
+@pytest.mark.parametrize("status", [408, 425])
+async def test_answers_that_ask_for_another_try_are_no_results(egress, target, status):
+    outcome = await call(egress, target, f"status/{status}")
+    assert (outcome.kind, outcome.status) == ("failed", status)
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,8 @@ def place():
     targets = {
         "images": images,
         "still": {"paused": True},
-        "strict": {"fail_on": ["4xx"]},
+        "strict": {"callback_urls": [receiver.url], "callback_secret": SECRET},
+        "lax": {"fail_on": []},
         "crowded": {"paused": True, "max_pending": MOST_PENDING},
         "shy": {"delete_after_read": True, "result_ttl": "1h"},
         "patient": {"abort": True, "concurrency": 1, "expected_seconds": 7},
@@ -486,19 +487,46 @@ def test_a_job_that_failed_is_tried_again(place):
 
 
 def test_an_answer_that_is_a_failure_is_kept(place):
-    """By `fail_on`: it was called once, and the answer may say why."""
-    sent = place.shop.submit(target="strict", path="status/404")
+    """Whatever is no 2xx: it was called once, and the answer may say why. Lists, the callback and
+    the target's figures say the same."""
+    before = place.shop.target("strict")["counters"]
+    for status in (404, 302, 500):
+        url = f"{place.receiver.url}strict-{status}/200"
+        sent = place.shop.submit(target="strict", path=f"status/{status}", callback_url=url)
+        job = place.shop.job(sent.id, wait_s=20)
+        assert (job["state"], job["status"], job["attempts"]) == ("failed", status, 1)
+        assert job["error"].startswith(f"the target says {status}")
+        said = f"the target's own {status}"
+        assert (job["result"]["status"], job["result"]["body"]) == (status, said)
+        body = place.shop.call("GET", f"/jobs/{sent.id}/body")
+        assert (body.status, body.body) == (200, said.encode())
+        query = f"/jobs?target=strict&status={status}&limit=1000&state="
+        failed, completed = (
+            {each["id"] for each in place.shop.call("GET", query + state).json["jobs"]}
+            for state in ("failed", "completed")
+        )
+        assert (sent.id in failed, completed) == (True, set())
+        path = f"strict-{status}/200"
+        wait_until(lambda path=path: bool(place.receiver.of(path)), "the callback")
+        came = place.receiver.of(path)[0]
+        assert came.headers["X-Waitroom-Event"] == "job_failed"
+        document = json.loads(came.body)
+        assert (document["state"], document["status"]) == ("failed", status)
+    counters = place.shop.target("strict")["counters"]
+    assert counters["failed"] == before.get("failed", 0) + 3
+    assert counters.get("completed", 0) == before.get("completed", 0)
+
+
+def test_what_a_status_means_is_said_by_the_target(place):
+    """Where `fail_on` is empty, any answer is a result."""
+    sent = place.shop.submit(target="lax", path="status/404")
     job = place.shop.job(sent.id, wait_s=20)
-    assert (job["state"], job["status"], job["attempts"]) == ("failed", 404, 1)
-    assert (job["result"]["status"], job["result"]["body"]) == (404, "the target's own 404")
-    body = place.shop.call("GET", f"/jobs/{sent.id}/body")
-    assert (body.status, body.body) == (200, b"the target's own 404")
-    assert place.shop.target("strict")["counters"]["failed"] == 1
+    assert (job["state"], job["status"], job["error"]) == ("completed", 404, None)
 
 
 def test_what_was_completed_is_tried_again(place):
     """And what came of it is forgotten."""
-    sent = place.shop.submit(target="images", path="status/500")
+    sent = place.shop.submit(target="lax", path="status/500")
     job = place.shop.job(sent.id, wait_s=20)
     assert (job["state"], job["status"], job["attempts"]) == ("completed", 500, 1)
     again = place.shop.call("POST", f"/jobs/{sent.id}/retry")

@@ -117,10 +117,10 @@ def test_a_target_without_an_address_is_called_by_others():
 
 
 def test_what_is_tried_again_and_what_fails():
-    """A balancer's answers and connections that break, if nothing is said; in a variable commas
-    separate them."""
-    assert target().retry_on == (429, 502, 503, 504, "connection")
-    assert target().fail_on == ()
+    """Answers that ask for another try, a balancer's, and connections that break, if nothing is
+    said; every other answer that is no 2xx fails. In a variable commas separate them."""
+    assert target().retry_on == (408, 425, 429, 502, 503, 504, "connection")
+    assert target().fail_on == ("3xx", "4xx", "5xx")
     said = target(retry_on="429, 5XX connection 429", fail_on=["404", "4xx"])
     assert (said.retry_on, said.fail_on) == ((429, "5xx", "connection"), (404, "4xx"))
     asked = (429, 500, 404, 302)

@@ -17,9 +17,11 @@ export const address = id => `/v1/jobs/${encodeURIComponent(id)}`;
 export const time = iso => (iso ? moment(Date.parse(iso)) : '–');
 export const ENDED = ['completed', 'failed', 'cancelled', 'expired'];
 export const mayRetry = ({ state }) => ENDED.includes(state);
-// A completed job is no success if its response reports an error.
-export const kindOf = ({ state, status }) =>
-  state === 'completed' && status >= 400 ? 'closed' : KINDS[state];
+// A job that was completed by a response other than a 2xx: its target has a fail_on of its own, or
+// an earlier version completed the job.
+const isOtherAnswer = ({ state, status }) =>
+  state === 'completed' && status != null && (status < 200 || status > 299);
+export const kindOf = job => (isOtherAnswer(job) ? 'closed' : KINDS[job.state]);
 
 export function mayCancel({ state, kind }, { abort }) {
   return (
@@ -29,8 +31,10 @@ export function mayCancel({ state, kind }, { abort }) {
   );
 }
 
-// Describes the place in the queue, if the place is known.
-export function place({ position, wait_seconds: seconds, retry_at: again }) {
+// Describes the place in the queue, if the place is known, or a response that is no success.
+export function place(job) {
+  if (isOtherAnswer(job)) return `the target says ${job.status}`;
+  const { position, wait_seconds: seconds, retry_at: again } = job;
   if (again && Date.parse(again) > Date.now()) return `again at ${time(again)}`;
   return position == null
     ? ''

@@ -13,7 +13,7 @@ from aiohttp.abc import AbstractResolver
 from aiohttp.http import HttpProcessingError
 
 from sidecar import __version__
-from sidecar.jobs.call_result import CallResult, ResultKind
+from sidecar.jobs.call_result import CallResult, ResultKind, describe_status
 from sidecar.jobs.model import CHUNK_BYTES, Job
 from sidecar.jobs.request import MAX_HEADERS, MAX_HEADERS_BYTES, check_request
 from sidecar.jobs.settings import TargetSettings, normalize_header_name
@@ -123,7 +123,7 @@ async def _read_result(
     response: aiohttp.ClientResponse, settings: TargetSettings, sink: Sink
 ) -> CallResult:
     status, headers = response.status, _select_response_headers(response)
-    text = f"the target says {status}"
+    text = describe_status(status)
     if settings.retries_on(status):
         after_s = parse_retry_after(response.headers.get("Retry-After", ""), time.time())
         after_s = min(after_s, MAX_RETRY_AFTER_S)

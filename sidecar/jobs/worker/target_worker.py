@@ -221,9 +221,10 @@ class TargetWorker:
         except Exception as error:
             log.exception("attempt_broken", job=job.id, target=target.name)
             result = CallResult("refused", f"an error of the worker: {type(error).__name__}")
-        metrics.job_seconds.labels(target.name, result.kind).observe(result.took_us / 1_000_000)
-        metrics.count_response(target.name, result.status)
         ending = make_ending(result, job, target.settings, call.claim, now_ms=target.clock.now_ms())
+        outcome = "rejected" if ending.outcome == "rejected" else result.kind
+        metrics.job_seconds.labels(target.name, outcome).observe(result.took_us / 1_000_000)
+        metrics.count_response(target.name, result.status)
         # From here on, the call must not be aborted, because its result must be written.
         call.is_over = True
         await self._write(ending, is_counted=True)

@@ -12,7 +12,12 @@ from tests.support.dashboard import press, send_log_in
 from tests.support.processes import wait_until
 from tests.support.works import JobSystem
 
-TARGETS = {"images": {"concurrency": 2}, "reports": {"retries": 0}, "films": {"abort": True}}
+TARGETS = {
+    "images": {"concurrency": 2},
+    "reports": {"retries": 0},
+    "films": {"abort": True},
+    "lax": {"fail_on": [], "retry_on": []},
+}
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
@@ -52,6 +57,13 @@ def row(page, job):
 
 def figure(page, name, what):
     return target(page, name).locator(f"[data-f={what}]")
+
+
+def badge(page, job):
+    """Return the kind of a job's badge, which decides its colour and sign, and its texts."""
+    cell = row(page, job).locator("td").first
+    texts = cell.locator("span").all_inner_texts()
+    return cell.locator(".badge").get_attribute("data-kind"), [text for text in texts if text]
 
 
 def do(page, within, name, answer):
@@ -219,3 +231,29 @@ def test_a_database_that_is_away_is_said(works, desk):
     do(page, target(page, "extra"), "Reset to configured values", "Reset to configured values")
     expect(page.locator("#targets > output")).to_contain_text("extra is gone")
     expect(target(page, "extra")).to_have_count(0)
+
+
+def test_only_a_2xx_has_the_sign_of_success(works, desk):
+    """Any other answer fails its job; where the target says otherwise, the job is amber, and says
+    by which answer it was completed."""
+    shop = works.caller("shop")
+    paths = [("images", "ok/1"), ("images", "status/404"), ("images", "status/302"),
+             ("lax", "ok/1"), ("lax", "status/404"), ("lax", "status/302")]  # fmt: skip
+    sent = [shop.submit(target=name, path=path).id for name, path in paths]
+    wait_until(lambda: all(shop.job(id_)["ended_at"] for id_ in sent), "their ends")
+    page, shown = desk(), []
+    for name in ("images", "lax"):
+        listed = jobs(page, name)
+        expect(row(listed, sent[0 if name == "images" else 3])).to_be_visible()
+        shown += [
+            badge(listed, id_) for id_, (of, _) in zip(sent, paths, strict=True) if of == name
+        ]
+    said_302 = "the target says 302"
+    assert shown == [
+        ("done", ["completed"]),
+        ("lost", ["failed", "the target says 404"]),
+        ("lost", ["failed", f"{said_302}, a redirect"]),
+        ("done", ["completed"]),
+        ("closed", ["completed", "the target says 404"]),
+        ("closed", ["completed", said_302]),
+    ]
