@@ -36,6 +36,7 @@ from sidecar.kit.systemd import notify_systemd
 from sidecar.kit.tasks import Worker, run_worker, stop_workers
 from sidecar.kit.templates import Templates
 from sidecar.leases.metrics import LeaseMetrics
+from sidecar.leases.redis_keys import lease_key
 from sidecar.leases.service import Leases, TemplateLeases
 from sidecar.leases.settings import LeaseSettings
 from sidecar.leases.store import LeaseStore
@@ -173,14 +174,13 @@ async def run_replica(settings: Settings, stopping: list[bool]) -> AsyncIterator
             }
         tasks = [asyncio.create_task(run_worker(*worker)) for worker in workers.items()]
         stack.push_async_callback(stop_workers, *tasks)
-        subscriber = Subscriber(redis)
+        subscriber = make_subscriber(redis, leases)
         jobs = await _open_jobs(settings, redis, metrics, subscriber, stack)
         if jobs is not None:
-            for room in rooms:
-                room.grants.has_namesake = partial(_has_target, jobs.jobs, room.name)
-            stack.push_async_callback(
-                stop_workers, asyncio.create_task(run_worker("subscriber", subscriber.run))
-            )
+            _distinguish_targets(rooms, jobs.jobs)
+        if subscriber.has_channels:
+            task = asyncio.create_task(run_worker("subscriber", subscriber.run))
+            stack.push_async_callback(stop_workers, task)
         static = settings.static_dir or find_share("static")
         if not (static / "waiting.html").is_file():
             raise InputError([f"static_dir: there is no waiting.html in {static}"])
@@ -233,8 +233,14 @@ async def _open_jobs(
     return services
 
 
-def _has_target(jobs: Jobs, name: str) -> bool:
-    return jobs.targets.find(name) is not None
+def _distinguish_targets(rooms: WaitingRooms, jobs: Jobs) -> None:
+    """Let each room know whether there is a target of its name, whose grants are not the room's."""
+
+    def has_target(name: str) -> bool:
+        return jobs.targets.find(name) is not None
+
+    for room in rooms:
+        room.grants.has_namesake = partial(has_target, room.name)
 
 
 def _open_history(settings: Settings) -> "History":
@@ -297,6 +303,14 @@ def make_leases(settings: Settings, redis: Store, metrics: Metrics) -> Leases:
         return TemplateLeases(name, lease, store, clock, metrics.of(LeaseMetrics))
 
     return Leases(make_template(name, lease) for name, lease in settings.leases.items())
+
+
+def make_subscriber(redis: Store, leases: Leases) -> Subscriber:
+    """Return the replica's subscriber, which wakes the waiting holders of leases."""
+    subscriber = Subscriber(redis)
+    for template in leases:
+        subscriber.listen(lease_key(template.name, "calls"), template.waiters.wake)
+    return subscriber
 
 
 def make_limits(settings: Settings, redis: Store, metrics: Metrics) -> Limits:

@@ -5,7 +5,12 @@ of the resource are taken, the client waits in a queue. A template has the setti
 many resources.
 """
 
+import asyncio
+import contextlib
 import math
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -14,9 +19,12 @@ from sidecar.http.app_keys import SETTINGS
 from sidecar.http.auth.owner import owner_of
 from sidecar.http.auth.rights import OWNERS
 from sidecar.http.endpoint import Endpoints, programs
+from sidecar.http.long_poll import LONG_POLLS, is_gone
 from sidecar.http.problem_kinds import QUEUE_FULL
 from sidecar.http.problems import ProblemError
 from sidecar.kit.clock import iso
+from sidecar.kit.errors import StoreError
+from sidecar.kit.tasks import wait_for
 from sidecar.leases import schemas
 from sidecar.leases.holder_names import make_stored_name, split_stored_name
 from sidecar.leases.model import HolderState, LeaseOutcome
@@ -30,6 +38,10 @@ def _find_template(request: web.Request) -> TemplateLeases:
 
 ENDPOINTS = Endpoints("leases", find=_find_template)
 
+#: The heartbeats of open requests are sent at multiples of this time, seconds.
+HEARTBEAT_STEP_S = 0.25
+#: When the heartbeat of an open request is repeated while Redis is unavailable, seconds.
+RETRY_S = 1.0
 _TEMPLATE = "/v1/leases/{template}"
 _LEASE = _TEMPLATE + "/{resource}"
 _READS = programs("leases", "read", role="viewer")
@@ -113,13 +125,16 @@ async def show_resource(request: web.Request, page: schemas.QueuePage) -> schema
     replies={200: "The holder's state: granted, waiting or gone."},
     problems=(schemas.UNKNOWN_LEASE,),
 )
-async def find_lease(request: web.Request, params: schemas.HolderParameters) -> schemas.LeaseStatus:
+async def find_lease(request: web.Request, params: schemas.FindParameters) -> schemas.LeaseStatus:
     """Find a holder's lease or place in the queue.
 
-    For a waiting holder this is the heartbeat. It takes the lease if the holder was called.
+    For a waiting holder this is the heartbeat. It takes the lease if the holder was called. With
+    `wait`, the response comes as soon as the holder no longer waits.
     """
-    template = _find_template(request)
-    state = await template.poll(params.resource, params.holder, owner=owner_of(request).name)
+    template, owner = _find_template(request), owner_of(request).name
+    poll = partial(template.poll, params.resource, params.holder, owner=owner)
+    with _listen(request, params, params.holder) as woken:
+        state = await _wait(request, woken, poll, await poll(), params.wait)
     return _make_status(params, params.holder, state)
 
 
@@ -128,27 +143,30 @@ async def find_lease(request: web.Request, params: schemas.HolderParameters) -> 
     _CHANGES,
     replies={
         200: (schemas.LeaseStatus, "The lease."),
-        202: (schemas.LeaseStatus, "A place in the queue."),
+        202: (schemas.LeaseStatus, "A place in the queue, or none if it was lost during `wait`."),
     },
     problems=(schemas.UNKNOWN_LEASE, QUEUE_FULL),
     problem_members={429: schemas.LeaseStatus},
 )
 async def take_lease(
-    request: web.Request, path: schemas.LeasePath, body: schemas.TakeLease
+    request: web.Request, params: schemas.TakeParameters, body: schemas.TakeLease
 ) -> web.Response:
     """Take a resource, or queue for the resource.
 
-    Idempotent: a holder who has the lease or a place keeps it. While you wait, send a GET after
-    `refresh_after_seconds`. 429: the queue is full (`max_waiting`).
+    Idempotent: a holder who has the lease or a place keeps it. While you wait, send a GET with
+    `wait`, or after `refresh_after_seconds`. 429: the queue is full (`max_waiting`).
     """
     template, owner = _find_template(request), owner_of(request).name
-    state = await template.take(path.resource, body.holder, owner=owner, order=body.order)
-    lease = _make_status(path, body.holder, state)
+    poll = partial(template.poll, params.resource, body.holder, owner=owner)
+    with _listen(request, params, body.holder) as woken:
+        state = await template.take(params.resource, body.holder, owner=owner, order=body.order)
+        state = await _wait(request, woken, poll, state, params.wait)
+    lease = _make_status(params, body.holder, state)
     if state.outcome is LeaseOutcome.FULL:
         limit = template.settings.max_waiting
         raise ProblemError(
             QUEUE_FULL,
-            detail=f"max_waiting = {limit} are in the queue for {path.resource}.",
+            detail=f"max_waiting = {limit} are in the queue for {params.resource}.",
             retry_after=max(1, math.ceil(state.refresh_ms / 1000)),
             **lease.model_dump(),
         )
@@ -199,6 +217,62 @@ async def release_lease(
     if state.outcome is LeaseOutcome.STALE and params.fence is not None:
         raise _make_lease_over_problem(params.resource, params.fence)
     return schemas.Released(released=state.outcome is LeaseOutcome.GRANTED)
+
+
+@contextlib.contextmanager
+def _listen(
+    request: web.Request, params: schemas.TakeParameters, holder: str
+) -> Iterator[asyncio.Event]:
+    """Yield an event that is set when the holder is called, the client disconnects or the replica
+    stops. Without `wait`, the event is never set."""
+    if not params.wait:
+        yield asyncio.Event()
+        return
+    template, owner = _find_template(request), owner_of(request).name
+    template.check(params.resource)
+    with (
+        request.app[LONG_POLLS].opened(request) as event,
+        template.listen(params.resource, holder, event, owner=owner),
+    ):
+        yield event
+
+
+async def _wait(
+    request: web.Request,
+    woken: asyncio.Event,
+    poll: Callable[[], Awaitable[HolderState]],
+    state: HolderState,
+    wait_s: float,
+) -> HolderState:
+    """Poll a waiting holder's state when it is woken, and when a heartbeat is due. Return the
+    latest state when the holder no longer waits, or after `wait_s` seconds."""
+    polls, ends_s = request.app[LONG_POLLS], time.monotonic() + wait_s
+    pause_s, failure = state.refresh_ms / 1000, None
+    while state.outcome is LeaseOutcome.WAITING and not polls.is_closed:
+        if (left_s := ends_s - time.monotonic()) <= 0:
+            break
+        await wait_for(woken, min(left_s, _align(pause_s)))
+        # A lease would be taken for nobody. The client may come again, so the place is kept.
+        if is_gone(request) or polls.is_closed:
+            break
+        woken.clear()
+        try:
+            state, failure = await poll(), None
+            pause_s = state.refresh_ms / 1000
+        except StoreError as error:  # an outage that is over soon costs no request
+            failure, pause_s = error, RETRY_S
+    if failure is not None:
+        raise failure
+    return state
+
+
+def _align(pause_s: float) -> float:
+    """Return a pause that ends at the next multiple of HEARTBEAT_STEP_S, so that the heartbeats of
+    many requests are one call of Redis. A pause of up to a second stays as it is."""
+    if pause_s <= 1:
+        return pause_s
+    now_s = time.monotonic()
+    return math.ceil((now_s + pause_s) / HEARTBEAT_STEP_S) * HEARTBEAT_STEP_S - now_s
 
 
 def _make_lease_over_problem(resource: str, fence: int) -> ProblemError:

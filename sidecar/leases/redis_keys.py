@@ -8,6 +8,7 @@ def lease_key(template: str, name: str) -> str:
                        held on average, when the recovery ends (leases/lua/parts/state_and_fence)
     resources  zset    resources that somebody holds or waits for, all with score 0
     ends       zset    resource -> when a sweep must update it at the latest, ms
+    calls      pub/sub channel: resource and called holder, with a space between
     """
     return f"waitroom:{{lease:{template}}}:{name}"
 

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
+from sidecar.http.long_poll import MAX_WAIT_S
 from sidecar.http.models import (
     Body,
     Name,
@@ -16,6 +17,7 @@ from sidecar.http.models import (
     Seconds,
     Time,
     matching,
+    wanted,
 )
 from sidecar.http.problem_kinds import Kind, unknown
 from sidecar.kit.names import NAME
@@ -42,6 +44,9 @@ ResourceName = Annotated[
     str, *matching(RESOURCE, f"{LETTERS}, and it begins with a letter or digit")
 ]
 HolderName = Annotated[str, *matching(HOLDER, LETTERS)]
+Wait = Annotated[
+    float, Field(ge=0, le=MAX_WAIT_S), wanted(f"seconds from 0 to {MAX_WAIT_S}, such as 20 or 0.5")
+]
 
 
 class TemplatePath(Parameters):
@@ -54,12 +59,20 @@ class LeasePath(TemplatePath):
     """Any name that the template allows. A resource exists as soon as a client names it."""
 
 
-class HolderParameters(LeasePath):
+class TakeParameters(LeasePath):
+    wait: Wait = 0
+    """How long to keep the request open while the holder waits for the resource, in seconds. The
+    replica sends the heartbeats meanwhile, and takes the lease when the holder is called."""
+
+
+class FindParameters(TakeParameters):
     holder: HolderName
     """Your name for the client that holds the lease: a program, a visitor, an order."""
 
 
-class ReleaseParameters(HolderParameters):
+class ReleaseParameters(LeasePath):
+    holder: HolderName
+    """Your name for the client that holds the lease: a program, a visitor, an order."""
     fence: Number | None = None
     """The fencing number. If set, only a lease with this number is released."""
     owner: Annotated[

@@ -4,7 +4,8 @@ who holds a resource and who is called next.
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 
 from aiohttp import web
 
@@ -16,6 +17,7 @@ from sidecar.leases.metrics import LeaseMetrics
 from sidecar.leases.model import HolderState, LeaseOutcome
 from sidecar.leases.settings import LeaseSettings
 from sidecar.leases.store import LeaseStore
+from sidecar.leases.waiters import Waiters
 
 #: The outcomes of a release, the most important first. A release for several owners reports the
 #: most important of its outcomes.
@@ -36,6 +38,7 @@ class TemplateLeases:
     store: LeaseStore
     clock: StoreClock
     metrics: LeaseMetrics
+    waiters: Waiters = field(default_factory=Waiters)
 
     async def take(
         self, resource: str, holder: str, *, owner: str = "", order: int | None = None
@@ -50,6 +53,12 @@ class TemplateLeases:
         lease if the holder was called."""
         name = self._check_and_name(resource, holder, owner)
         return self._count("look", await self.store.ask(resource, name, may_join=False))
+
+    def listen(
+        self, resource: str, holder: str, event: asyncio.Event, *, owner: str = ""
+    ) -> AbstractContextManager[None]:
+        """Set `event` when a waiting holder is called, while the returned context is open."""
+        return self.waiters.listen(resource, make_stored_name(holder, owner), event)
 
     async def renew(
         self, resource: str, holder: str, fence: int, *, owner: str = ""

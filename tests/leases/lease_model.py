@@ -89,6 +89,8 @@ class Model:
         self.max_term = None if settings.max_term is None else round(settings.max_term * 1000)
         self.claim = round(settings.claim_window * 1000)
         self.timeout = round(settings.heartbeat_timeout * 1000)
+        #: The calls that were published: "resource holder".
+        self.published: list[str] = []
         fixed = settings.heartbeat_interval
         self.interval = None if fixed is None else round(fixed * 1000)
         self.lose()
@@ -314,6 +316,7 @@ class Model:
             place = spot.line.pop(head)
             if self.is_alive(place):
                 spot.holders[head] = ModelLease(max(self.due_at(place), self.now) + self.claim)
+                self.published.append(f"{resource} {head}")
 
     def _expire(self, spot) -> None:
         for held in spot.holders.values():

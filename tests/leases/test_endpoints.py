@@ -1,15 +1,18 @@
 """The endpoints of leases for programs."""
 
+import asyncio
 import random
 from urllib.parse import urlencode
 
 import pytest
 
+from sidecar.http.long_poll import LONG_POLLS
 from sidecar.http.problems import STORE_RETRY_S
 from sidecar.leases import store
 from sidecar.leases.metrics import LeaseMetrics
 from sidecar.leases.schemas import LETTERS
 from sidecar.leases.service import LEASES
+from sidecar.leases.store import LeaseStore
 from tests.support.replica import ADMIN_TOKEN, SERVICE_TOKEN
 
 NO_HOLDER = f"holder: {LETTERS}"
@@ -432,3 +435,148 @@ async def test_the_operator_releases_anybodys(service):
     assert not await release(site, "a", owner="shop", token=PRESS)
     (said,) = await errors(site, "DELETE", f"{path}&owner=a%20b", token=ADMIN_TOKEN)
     assert said.startswith("owner: the name of a token")
+
+
+# Long polls -------------------------------------------------------------------------------------
+
+
+def hold(site, holder: str, *, method: str = "GET", wait: object = 60, status: int = 200):
+    """Start a request that is kept open while the holder waits. Return a task of its document."""
+    query = f"?wait={wait}" if method == "POST" else f"?holder={holder}&wait={wait}"
+    body = {"holder": holder} if method == "POST" else None
+    return asyncio.create_task(site.fetch(method, SEAT + query, body, status=status))
+
+
+async def until(condition) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def are_open(site, number: int) -> None:
+    """Wait until so many requests are kept open, and have been answered by Redis once."""
+    polls = site.ops.server.app[LONG_POLLS]
+    await until(lambda: len(polls) == number)
+    await look(site, "nobody")
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_held_request_is_answered_when_the_holder_is_called(service, method):
+    """By the release, although no heartbeat is due for another minute."""
+    site = await service(lease={"term": "1h", "heartbeat_interval": "60s"})
+    first = await take(site, "anna")
+    if method == "GET":
+        await take(site, "ben", status=202)
+    held = hold(site, "ben", method=method)
+    await are_open(site, 1)
+    assert await release(site, "anna")
+    async with asyncio.timeout(10):
+        document = await held
+    assert document["state"] == "granted"
+    assert document["fence"] > first["fence"]
+
+
+async def test_only_the_next_is_woken(service, monkeypatch):
+    """A release asks Redis about the holder who is called, and about no other."""
+    site = await service(lease={"term": "1h", "heartbeat_interval": "60s"})
+    await take(site, "anna")
+    held = {}
+    for number in range(20):
+        held[f"h{number}"] = hold(site, f"h{number}", method="POST")
+        await are_open(site, number + 1)
+    asked, template = [], site.ops.server.app[LEASES].get(site.name)
+    ask = template.store.ask
+
+    async def count(resource, holder, **more):
+        asked.append(holder.split()[-1])
+        return await ask(resource, holder, **more)
+
+    monkeypatch.setattr(LeaseStore, "ask", lambda _, *args, **more: count(*args, **more))
+    fences = []
+    for number in range(20):
+        assert await release(site, "anna" if not number else f"h{number - 1}")
+        async with asyncio.timeout(10):
+            fences.append((await held.pop(f"h{number}"))["fence"])
+    assert fences == sorted(fences)
+    assert asked == [f"h{number}" for number in range(20)]
+
+
+async def test_a_missed_message_costs_a_heartbeat(service):
+    """A replica that hears no messages takes the lease when the next heartbeat is due."""
+    site = await service(lease={"term": "1h", "heartbeat_interval": "0.3s"}, is_deaf=True)
+    await take(site, "anna")
+    held = hold(site, "ben", method="POST")
+    await are_open(site, 1)
+    assert await release(site, "anna")
+    async with asyncio.timeout(10):
+        assert (await held)["state"] == "granted"
+
+
+async def test_the_wait_ends(service):
+    """Then the response has the place, as without `wait`; a fraction of a second counts."""
+    site = await service(lease={"term": "1h"})
+    await take(site, "anna")
+    answer = await site.ask("POST", f"{SEAT}?wait=0.2", {"holder": "ben"})
+    document = await answer.json()
+    assert (answer.status, document["state"], document["position"]) == (202, "waiting", 1)
+    assert (await hold(site, "ben", wait=0.1))["refresh_after_seconds"] == 2
+
+
+async def test_a_heartbeat_is_sent_for_a_held_request(service):
+    """A holder whose request is kept open does not count as silent."""
+    rules = {"term": "1h", "heartbeat_interval": "0.2s", "heartbeat_timeout": "5s"}
+    site = await service(lease={**rules, "claim_window": "1s"})
+    await take(site, "anna")
+    held = hold(site, "ben", method="POST", status=202)
+    await are_open(site, 1)
+    for _ in range(4):
+        site.turn.forward(4)
+        sent = counts(site).get(("look", "waiting"), 0)
+        await until(lambda sent=sent: counts(site).get(("look", "waiting"), 0) > sent + 1)
+    assert not held.done()
+    template = site.ops.server.app[LEASES].get(site.name)
+    await template.store.sweep()
+    assert (await template.store.show("17")).waiting == 1
+    assert await release(site, "ben")
+    async with asyncio.timeout(10):
+        assert (await held)["state"] == "gone"
+
+
+async def test_who_is_gone_takes_no_lease(service):
+    """The client of a held request disconnected: the called holder's reservation stays."""
+    site = await service(lease={"term": "1h", "heartbeat_interval": "60s"})
+    await take(site, "anna")
+    server, text = site.ops.server, b'{"holder": "ben"}'
+    _, writer = await asyncio.open_connection(server.host, server.port)
+    writer.write(
+        f"POST /v1/leases/{site.name}/17?wait=60 HTTP/1.1\r\nHost: a\r\n"
+        f"Authorization: Bearer {SERVICE_TOKEN}\r\nContent-Length: {len(text)}\r\n\r\n".encode()
+        + text
+    )
+    await are_open(site, 1)
+    writer.close()
+    await until(lambda: len(server.app[LONG_POLLS]) == 0)
+    assert await release(site, "anna")
+    shown = await site.fetch("GET", f"{SEAT}/queue")
+    assert [(each["holder"], each["fence"]) for each in shown["holders"]] == [("ben", None)]
+
+
+async def test_a_replica_that_stops_holds_no_holder(service):
+    """It answers held requests at once, with their places."""
+    site = await service(lease={"term": "1h"})
+    await take(site, "anna")
+    for holder in ("ben", "eva"):
+        await take(site, holder, status=202)
+    held = [hold(site, holder) for holder in ("ben", "eva")]
+    await are_open(site, 2)
+    stopping = asyncio.create_task(site.ops.server.close())
+    assert [(await each)["state"] for each in held] == ["waiting"] * 2
+    await stopping
+
+
+@pytest.mark.parametrize("wait", ["-1", "61", "nan", "soon", ""])
+async def test_a_wait_that_is_none(service, wait):
+    site = await service(lease={"term": "1h"})
+    told = f"wait: seconds from 0 to 60, such as 20 or 0.5 (got {wait!r})"
+    assert await errors(site, "GET", f"{SEAT}?holder=ben&wait={wait}") == [told]
+    assert await errors(site, "POST", f"{SEAT}?wait={wait}", {"holder": "ben"}) == [told]

@@ -82,6 +82,21 @@ class LeaseMachine(StoreMachine):
         self.model = Model(self.settings)
         self.replicas = [Replica(), Replica()]
         self.stores = [self.new_store() for _ in self.replicas]
+        self.channel = self.bench.redis.pubsub()
+        self.run(self.channel.subscribe(lease_key(self.name, "calls")))
+
+    def read_published(self):
+        """Return the calls that were published since the last time."""
+
+        async def read():
+            await self.bench.redis.publish(lease_key(self.name, "calls"), "end")
+            published = []
+            while published[-1:] != ["end"]:
+                message = await self.channel.get_message(ignore_subscribe_messages=True, timeout=5)
+                published += [message["data"].decode()] if message else []
+            return published[:-1]
+
+        return self.run(read())
 
     def new_store(self):
         return LeaseStore(
@@ -249,6 +264,7 @@ class LeaseMachine(StoreMachine):
         state = lease_key(self.name, "state")
         assert {key.decode() for key in keys} <= {state}
         self.delete([state])
+        self.run(self.channel.aclose())
 
     # What the rules share --------------------------------------------------------------------
 
@@ -349,6 +365,8 @@ class LeaseMachine(StoreMachine):
             named = any(item[0] == name for item in items)
             was, is_now = before.get(name, NO_RESOURCE), self.seen.get(name, NO_RESOURCE)
             check(self.model, was, is_now, named=named, released=gone)
+        assert sorted(self.read_published()) == sorted(self.model.published), "all are woken"
+        self.model.published.clear()
         self.due = {who: at for who, at in self.due.items() if self.is_waiting(*who)}
         self.is_broken = False
 

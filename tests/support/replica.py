@@ -1,6 +1,7 @@
 """Runs a replica's edge and ops listeners in this process, on a redis-server, with a clock that a
 test sets."""
 
+import asyncio
 import json
 import re
 from dataclasses import dataclass
@@ -14,11 +15,13 @@ from jsonschema import Draft202012Validator
 from yarl import URL
 
 from sidecar.app.openapi.document import build_document
+from sidecar.app.replica import make_subscriber
 from sidecar.app.routes import Services, create_edge_app, create_ops_app
 from sidecar.http.fast_path import FastRunner
 from sidecar.http.metrics import Metrics
 from sidecar.kit.errors import StoreError
 from sidecar.kit.share import find_share
+from sidecar.kit.tasks import stop_workers
 from sidecar.leases.metrics import LeaseMetrics
 from sidecar.leases.service import Leases, TemplateLeases
 from sidecar.leases.settings import LeaseSettings
@@ -168,11 +171,11 @@ class Service:
 @pytest.fixture
 async def service(redis_socket, aiohttp_client, turn):
     """Return a function that creates a Service with the settings of a limit, a lease template, or
-    both. `store` is the URL of Redis.
+    both. `store` is the URL of Redis. Holders are woken unless `is_deaf`.
 
     A test sets Redis' time, but long polls wait in real time.
     """
-    stores = []
+    stores, subscribers = [], []
 
     def now_us() -> int:
         return turn() * 1000
@@ -182,6 +185,7 @@ async def service(redis_socket, aiohttp_client, turn):
         limit: dict[str, Any] | None = None,
         lease: dict[str, Any] | None = None,
         store: str = f"unix://{redis_socket}",
+        is_deaf: bool = False,
         **settings: Any,
     ) -> Service:
         redis = connect(store, timeout_s=5)
@@ -214,10 +218,13 @@ async def service(redis_socket, aiohttp_client, turn):
         services = Services(
             rooms=WaitingRooms([]), metrics=metrics, leases=Leases(leases), limits=Limits(limits)
         )
+        if leases and not is_deaf:
+            subscribers.append(asyncio.create_task(make_subscriber(redis, services.leases).run()))
         ops = create_ops_app(services, whole, [])
         return Service(await aiohttp_client(ops), name, metrics, turn)
 
     yield make
+    await stop_workers(*subscribers)
     for redis in stores:
         await close(redis)
 

@@ -32,6 +32,10 @@ class Subscriber:
         the channel is subscribed to: messages may have been missed before."""
         self._handlers[channel] = handler
 
+    @property
+    def has_channels(self) -> bool:
+        return bool(self._handlers)
+
     async def run(self) -> None:
         """Pass messages to their handlers until cancelled."""
         channels = list(self._handlers)

@@ -46,6 +46,13 @@ local function remove_silent(resource)
   resource.waiting, member_budget = resource.waiting - #silent, member_budget - #silent
 end
 
+-- Tells the replica that keeps a request of a called holder open. An ACL may forbid this; then the
+-- holder comes with the next heartbeat.
+local function wake_holder(resource, holder)
+  local channel = string.gsub(STATE, 'state$', 'calls')
+  redis.pcall('PUBLISH', channel, resource.name .. ' ' .. holder)
+end
+
 -- Calls a holder, who then has until the end of the claim window to take the lease. Returns false,
 -- and calls nobody, if the holder's heartbeat is overdue by more than the claim window.
 local function call_holder(resource, holder, due)
@@ -55,6 +62,7 @@ local function call_holder(resource, holder, due)
   redis_call('ZADD', resource.holders, int(ends), holder)
   resource.held = resource.held + 1
   lower_next_expiry(resource, ends)
+  wake_holder(resource, holder)
   return true
 end
 
