@@ -284,6 +284,7 @@ events = ["queue_over", "room_full"]
     lines="""
 url = "https://example.com/hook"
 secret = "0d51…16 characters or more…"
+previous_secret = "whsec_…the base64 of 32 bytes…"
 events = ["queue_over", "room_full"]
 rooms = ["shop"]
 """,
@@ -409,6 +410,7 @@ max_pending = 10000
 classes = { vip = { head_start = "5m" } }
 callback_urls = ["https://shop.example/hooks/"]
 callback_secret = "5b1c…16 characters or more…"
+previous_callback_secret = "whsec_…the base64 of 32 bytes…"
 """,
     more={
         "kinds": "[jobs](jobs.md)",

@@ -21,12 +21,17 @@ from sidecar.jobs.model import JobKind
 from sidecar.kit.addresses import is_public
 from sidecar.kit.errors import InputError
 from sidecar.kit.setting_types import Count, Seconds, describe_problems, split_list
-from sidecar.kit.signing import MIN_WEBHOOK_SECRET_LENGTH
+from sidecar.kit.signing import (
+    MIN_WEBHOOK_SECRET_LENGTH,
+    STANDARD_PREFIX,
+    check_webhook_secret,
+)
 from sidecar.limits.settings import MAX_LIMIT, check_burst
 from sidecar.visitors.classes import Classes, find_class_problems, table_validator
 
 DEFAULT_DATABASE = "sqlite:///waitroom-jobs.db"
-#: The text that is shown in place of secrets (the values of headers, and callback_secret).
+_CALLBACK_SECRETS = ("callback_secret", "previous_callback_secret")
+#: The text that is shown in place of secrets (the values of headers, and _CALLBACK_SECRETS).
 HIDDEN = "***"
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 #: Headers that jobs and targets may not set, because the worker or its HTTP client sets them (Host,
@@ -250,7 +255,11 @@ class TargetSettings(BaseModel):
     """The URLs below which callbacks may go, each with a path. If it is empty, there are no
     callbacks."""
     callback_secret: str = Field(default="", repr=False, validate_default=True)
-    """The secret that signs callbacks, 16 characters or more. Needed with `callback_urls`."""
+    """The secret that signs callbacks, 16 characters or more, such as `whsec_` and the base64 of 24
+    to 64 random bytes. Needed with `callback_urls`."""
+    previous_callback_secret: str = Field(default="", repr=False)
+    """The secret before `callback_secret`, while you change it: each callback has a signature of
+    Standard Webhooks by both. Remove it when the receivers have the new one."""
 
     @field_validator("kinds")
     @classmethod
@@ -300,7 +309,25 @@ class TargetSettings(BaseModel):
             raise ValueError(
                 f"callbacks are signed: at least {MIN_WEBHOOK_SECRET_LENGTH} characters"
             )
+        if secret.startswith(STANDARD_PREFIX):
+            check_webhook_secret(secret)
         return secret
+
+    @field_validator("previous_callback_secret")
+    @classmethod
+    def _check_previous_callback_secret(cls, secret: str, info: ValidationInfo) -> str:
+        if secret and info.data.get("callback_secret") == "":
+            raise ValueError("needs a callback_secret beside it, the new one")
+        if secret:
+            check_webhook_secret(secret)
+        return secret
+
+    @property
+    def callback_secrets(self) -> list[str]:
+        """Return the secrets that sign callbacks, the newest first."""
+        return [
+            secret for secret in (self.callback_secret, self.previous_callback_secret) if secret
+        ]
 
     @property
     def warnings(self) -> list[str]:
@@ -355,8 +382,9 @@ class TargetSettings(BaseModel):
             raise InputError(
                 [f"headers: the url is on another server: give {names} again, or {{}} for none"]
             )
-        if values.get("callback_secret") == HIDDEN:
-            values["callback_secret"] = self.callback_secret
+        for name in _CALLBACK_SECRETS:
+            if values.get(name) == HIDDEN:
+                values[name] = getattr(self, name)
         if isinstance(headers := values.get("headers"), dict):
             values["headers"] = {
                 name: self.headers.get(name, value) if value == HIDDEN else value
@@ -373,8 +401,8 @@ class TargetSettings(BaseModel):
     def without_secrets(self) -> "TargetSettings":
         """Return these settings with *** for each secret."""
         headers = dict.fromkeys(self.headers, HIDDEN)
-        secret = HIDDEN if self.callback_secret else ""
-        return self.model_copy(update={"headers": headers, "callback_secret": secret})
+        secrets = {name: HIDDEN if getattr(self, name) else "" for name in _CALLBACK_SECRETS}
+        return self.model_copy(update={"headers": headers, **secrets})
 
 
 def _get_origin(url: object) -> object:

@@ -3,7 +3,10 @@
 from sidecar.jobs.settings import TargetSettings
 
 #: The settings that only an admin may change: where calls go, and their secrets.
-ADMIN_SETTINGS = ("url", "private", "headers", "callback_urls", "callback_secret")
+ADMIN_SETTINGS = (
+    *("url", "private", "headers", "callback_urls"),
+    *("callback_secret", "previous_callback_secret"),
+)
 
 
 class AdminNeededError(Exception):

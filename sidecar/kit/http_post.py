@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -12,7 +12,7 @@ from yarl import URL
 from sidecar import __version__
 from sidecar.kit.egress import ConnectionLostError, EndlessHeadError
 from sidecar.kit.retry import parse_retry_after
-from sidecar.kit.signing import signature
+from sidecar.kit.signing import signature, standard_signature
 
 #: The most bytes of a response's body that are read.
 RESPONSE_LIMIT = 4096
@@ -51,17 +51,21 @@ class PostResult:
 
 
 def signed_headers(
-    event: str, id_: str, body: bytes, secret: str, *, now_s: float
+    event: str, id_: str, body: bytes, secrets: Sequence[str], *, now_s: float
 ) -> dict[str, str]:
-    """Return the headers of a JSON message sent at `now_s`, signed if there is a secret."""
+    """Return the headers of a JSON message sent at `now_s`, signed if there is a secret. The first
+    secret makes our own signature, and each one a signature of Standard Webhooks."""
     headers = {
         "Content-Type": "application/json; charset=utf-8",
         "User-Agent": f"waitroom/{__version__}",
         "X-Waitroom-Event": event,
         "X-Waitroom-Delivery": id_,
     }
-    if secret:
-        headers["X-Waitroom-Signature"] = signature(secret, body, int(now_s))
+    if secrets:
+        headers["X-Waitroom-Signature"] = signature(secrets[0], body, int(now_s))
+        headers["webhook-id"] = id_
+        headers["webhook-timestamp"] = str(int(now_s))
+        headers["webhook-signature"] = standard_signature(secrets, id_, body, int(now_s))
     return headers
 
 

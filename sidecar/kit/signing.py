@@ -8,6 +8,7 @@ and each would take an entry in the caches of nginx and the replicas.
 import hashlib
 import hmac
 from binascii import a2b_base64, b2a_base64
+from collections.abc import Sequence
 from functools import lru_cache
 
 from itsdangerous import BadSignature, Signer
@@ -15,6 +16,9 @@ from itsdangerous.encoding import base64_decode, base64_encode, want_bytes
 from itsdangerous.exc import BadData
 
 MIN_WEBHOOK_SECRET_LENGTH = 16
+#: What a secret of Standard Webhooks begins with, and how many bytes it encodes, at least and most.
+STANDARD_PREFIX = "whsec_"
+STANDARD_SECRET_BYTES = (24, 64)
 
 #: The tables for bytes.translate that convert base64 to its URL-safe alphabet, and back.
 TO_URL_SAFE = bytes.maketrans(b"+/", b"-_")
@@ -93,6 +97,38 @@ def _encode_time(seconds: int) -> str:
 def _decode_time(time: bytes) -> int:
     padded = time.translate(_FROM_URL_SAFE) + b"=" * (-len(time) % 4)
     return int.from_bytes(a2b_base64(padded), "big")
+
+
+def check_webhook_secret(secret: str) -> None:
+    """Raise ValueError, without the secret, if a secret that signs webhooks is not valid."""
+    if len(secret) < MIN_WEBHOOK_SECRET_LENGTH:
+        raise ValueError(f"fewer than {MIN_WEBHOOK_SECRET_LENGTH} characters")
+    low, high = STANDARD_SECRET_BYTES
+    try:
+        is_valid = (
+            not secret.startswith(STANDARD_PREFIX) or low <= len(_standard_key(secret)) <= high
+        )
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        raise ValueError(
+            f"after {STANDARD_PREFIX} comes the base64 of {low} to {high} bytes, such as that of "
+            "openssl rand -base64 32"
+        )
+
+
+def _standard_key(secret: str) -> bytes:
+    """Return the key that a secret is in Standard Webhooks. Raises ValueError for bad base64."""
+    encoded = secret.removeprefix(STANDARD_PREFIX)
+    return secret.encode() if encoded == secret else a2b_base64(encoded, strict_mode=True)
+
+
+def standard_signature(secrets: Sequence[str], id_: str, body: bytes, now_s: int) -> str:
+    """Return the value of a Standard Webhooks webhook-signature header: a signature for each
+    secret, of the message's id, the time and the body."""
+    signed = f"{id_}.{now_s}.".encode() + body
+    digests = (hmac.digest(_standard_key(secret), signed, "sha256") for secret in secrets)
+    return " ".join(f"v1,{b2a_base64(digest, newline=False).decode()}" for digest in digests)
 
 
 def signature(secret: str, body: bytes, now_s: int) -> str:

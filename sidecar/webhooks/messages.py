@@ -39,10 +39,10 @@ def compose_message(webhook: Webhook, notice: AnyNotice, *, now_s: float) -> Mes
     else:
         document = {"msgtype": "text", "text": {"content": write_sentence(notice)}}
     body = json.dumps(document).encode()
-    secret = webhook.secret
-    if secret and webhook.format == "dingtalk":
-        url, secret = url.update_query(_sign_for_dingtalk(secret, int(now_s * 1000))), ""
-    return Message(url, body, signed_headers(notice.event, notice.id, body, secret, now_s=now_s))
+    secrets = webhook.secrets
+    if secrets and webhook.format == "dingtalk":
+        url, secrets = url.update_query(_sign_for_dingtalk(secrets[0], int(now_s * 1000))), []
+    return Message(url, body, signed_headers(notice.event, notice.id, body, secrets, now_s=now_s))
 
 
 def _describe_notice(notice: AnyNotice) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import html
 
 from yarl import URL
 
+from sidecar.kit.signing import STANDARD_PREFIX
 from sidecar.webhooks.settings import Webhook
 
 #: The most characters of a response that are stored.
@@ -19,7 +20,8 @@ def redact_response(webhook: Webhook, response: bytes | str) -> str:
     text = response.decode(errors="replace") if isinstance(response, bytes) else response
     url = URL(webhook.url)
     query_parts = (part for pair in url.query.items() for part in pair)
-    secrets = {webhook.url, webhook.secret, url.user, url.password, url.raw_path_qs, url.path_qs}
+    secrets = {webhook.url, *webhook.secrets, url.user, url.password, url.raw_path_qs, url.path_qs}
+    secrets |= {secret.removeprefix(STANDARD_PREFIX) for secret in webhook.secrets}
     secrets |= {url.query_string, url.fragment, *url.parts, *url.raw_parts, *query_parts}
     secrets |= {html.escape(secret) for secret in secrets if secret}
     for secret in sorted(filter(None, secrets), key=len, reverse=True):

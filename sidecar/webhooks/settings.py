@@ -14,7 +14,7 @@ from pydantic import (
 from yarl import URL
 
 from sidecar.kit.setting_types import split_list
-from sidecar.kit.signing import MIN_WEBHOOK_SECRET_LENGTH
+from sidecar.kit.signing import check_webhook_secret
 
 #: The default of a webhook's `events`.
 RoomEventName = Literal["queue_started", "queue_over", "queue_empty", "room_full"]
@@ -46,8 +46,12 @@ class Webhook(BaseModel):
     """`generic`: a JSON object with the room's numbers. `slack` and `dingtalk`: a sentence, in the
     format of these services."""
     secret: str = Field(default="", repr=False)
-    """The secret that signs the messages, of 16 characters or more. For `dingtalk` it is the secret
-    of the robot (`SEC…`). Not allowed for `slack`. Empty: messages are not signed."""
+    """The secret that signs the messages, of 16 characters or more, such as `whsec_` and the base64
+    of 24 to 64 random bytes. For `dingtalk` it is the secret of the robot (`SEC…`). Not allowed for
+    `slack`. Empty: messages are not signed."""
+    previous_secret: str = Field(default="", repr=False)
+    """The secret before `secret`, while you change it: each message has a signature of Standard
+    Webhooks by both. Remove it when the receiver has the new one. Only for `generic`."""
     events: Annotated[list[WebhookEventName], BeforeValidator(split_list)] = Field(
         default=[*ROOM_EVENT_NAMES], min_length=1
     )
@@ -62,8 +66,19 @@ class Webhook(BaseModel):
     def _check_secret(cls, secret: str, info: ValidationInfo) -> str:
         if secret and info.data.get("format") == "slack":
             raise ValueError("Slack takes no signature, its url is the secret: leave this out")
-        if 0 < len(secret) < MIN_WEBHOOK_SECRET_LENGTH:
-            raise ValueError(f"fewer than {MIN_WEBHOOK_SECRET_LENGTH} characters")
+        if secret:
+            check_webhook_secret(secret)
+        return secret
+
+    @field_validator("previous_secret")
+    @classmethod
+    def _check_previous_secret(cls, secret: str, info: ValidationInfo) -> str:
+        if secret and info.data.get("format") == "dingtalk":
+            raise ValueError("DingTalk has one secret at a time: leave this out")
+        if secret and info.data.get("secret") == "":
+            raise ValueError("needs a secret beside it, the new one")
+        if secret:
+            check_webhook_secret(secret)
         return secret
 
     @field_validator("events")
@@ -77,6 +92,11 @@ class Webhook(BaseModel):
                 'format = "generic"'
             )
         return events
+
+    @property
+    def secrets(self) -> list[str]:
+        """Return the secrets that sign messages, the newest first."""
+        return [secret for secret in (self.secret, self.previous_secret) if secret]
 
     @property
     def has_calls(self) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from base64 import b64encode
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +17,9 @@ from sidecar.kit.egress import open_session
 from sidecar.storage.sql import database as sql
 from tests.support.jobs import job
 from tests.support.receiver import Receiver, TwiceReceiver, until
+
+#: Secrets of Standard Webhooks: the base64 of 24 to 64 bytes.
+NEW, OLD = ("whsec_" + b64encode(byte * 32).decode() for byte in (b"n", b"o"))
 
 
 class Hooks:
@@ -34,11 +38,16 @@ class Hooks:
     def __iter__(self) -> "Iterator[Hooks]":
         yield self
 
-    async def ended(self, receiver: Receiver | TwiceReceiver, count: int) -> None:
+    async def ended(self, receiver: Receiver | TwiceReceiver, count: int, **more: object) -> None:
         """Jobs that have ended, whose callers wait there."""
         now_ms = round(time.time() * 1000)
         made = [
-            job(created_ms=now_ms, expires_ms=now_ms + 60_000, callback_url=f"{receiver.url}/{n}")
+            job(
+                created_ms=now_ms,
+                expires_ms=now_ms + 60_000,
+                callback_url=f"{receiver.url}/{n}",
+                **more,
+            )
             for n in range(count)
         ]
         await asyncio.gather(*map(self.store.jobs.insert, made))
@@ -88,3 +97,20 @@ async def test_an_answer_too_many_takes_no_callback(hooks):
         await hooks.ended(twice, 1)
         await until(lambda count=count: len(set(twice.ids)) == count, "the callback")
         await twice.answer_again()
+
+
+@pytest.mark.parametrize("kind", ["offline", "online"])
+async def test_the_library_of_standard_webhooks_accepts_each_try(hooks, kind):
+    """Signed with both secrets of a rotation, and with one id in all tries."""
+    receiver = hooks.receivers[0]
+    receiver.answers = [503]
+    hooks.settings = hooks.settings.with_changes(
+        {"callback_secret": NEW, "previous_callback_secret": OLD}
+    )
+    await hooks.ended(receiver, 1, kind=kind)
+    await until(lambda: len(receiver.came) == 2, "the second try")
+    (first, document), (second, _) = receiver.came
+    assert first["webhook-id"] == second["webhook-id"] == receiver.ids[0]
+    assert document["id"] in first["webhook-id"]
+    assert receiver.find_genuine(NEW) == receiver.find_genuine(OLD) == [True, True]
+    assert receiver.find_genuine("whsec_" + b64encode(b"x" * 32).decode()) == [False, False]

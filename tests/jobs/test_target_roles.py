@@ -73,6 +73,11 @@ def ada(works):
         ("images", {"private": False}, "A change of private"),
         ("images", {"headers": {"X-Key": "another"}}, "A change of headers"),
         ("images", {"callback_urls": [ELSEWHERE], "callback_secret": "s" * 16}, "callback_secret"),
+        (
+            "images",
+            {"callback_secret": "s" * 16, "previous_callback_secret": "o" * 16},
+            "previous_callback_secret",
+        ),
         ("new", {"url": ELSEWHERE}, "A new target"),
     ],
 )

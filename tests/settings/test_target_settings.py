@@ -70,6 +70,12 @@ def calls_back(*urls: str) -> TargetSettings:
         (URL_ + "classes = { vip = { priority = 4 } }", "classes.vip.priority: "),
         (URL_ + 'callback_urls = ["https://shop.example/"]',
          "callback_secret: callbacks are signed: at least 16 characters"),
+        (URL_ + 'callback_secret = "whsec_nobody-sees-0000"',
+         "callback_secret: after whsec_ comes the base64 of 24 to 64 bytes"),
+        (URL_ + f'callback_secret = "{SIGNS}"\nprevious_callback_secret = "nobody"',
+         "previous_callback_secret: fewer than 16 characters"),
+        (URL_ + f'previous_callback_secret = "{SIGNS}"',
+         "previous_callback_secret: needs a callback_secret beside it"),
         (URL_ + f'callback_secret = "{SIGNS}"\ncallback_urls = ["https://shop.example"]',
          "callback_urls: write where callbacks may go with a path"),
         (URL_ + f'callback_secret = "{SIGNS}"\ncallback_urls = ["shop.example/hooks/"]',
@@ -177,13 +183,17 @@ def shown(settings):
 
 def test_what_is_told_shows_no_secret():
     """Names of headers, and whether callbacks are signed; nor does the object's own text."""
-    settings = target(headers={"X-Key": "nobody-sees"}, callback_secret=SIGNS, classes={"vip": {}})
+    settings = target(
+        headers={"X-Key": "nobody-sees"}, callback_secret=SIGNS, previous_callback_secret=SIGNS,
+        classes={"vip": {}},
+    )  # fmt: skip
     told = shown(settings)
     assert told["headers"] == {"X-Key": HIDDEN}
-    assert told["callback_secret"] == HIDDEN
+    assert told["callback_secret"] == told["previous_callback_secret"] == HIDDEN
     assert "nobody" not in json.dumps(told) + repr(settings)
     bare = shown(target())
     assert (bare["headers"], bare["callback_secret"]) == ({}, "")
+    assert bare["previous_callback_secret"] == ""
 
 
 def test_what_is_told_can_be_said_again():
@@ -191,12 +201,14 @@ def test_what_is_told_can_be_said_again():
     are; what stands for a secret that there is not is none."""
     settings = target(
         headers={"X-Key": "abc", "X-Old": "def"}, callback_secret=SIGNS, rate=5,
+        previous_callback_secret="o" * 16,
         classes={"vip": {"priority": 1}}, callback_urls=["https://shop.example/hooks/"],
     )  # fmt: skip
     assert settings.with_changes(shown(settings)) == settings
     changed = settings.with_changes({"headers": {"X-Key": HIDDEN, "X-New": "1"}, "rate": None})
     assert changed.headers == {"X-Key": "abc", "X-New": "1"}
     assert (changed.rate, changed.callback_secret) == (None, SIGNS)
+    assert changed.previous_callback_secret == "o" * 16
     with pytest.raises(InputError, match="X-Other has none"):
         settings.with_changes({"headers": {"X-Other": HIDDEN}})
 

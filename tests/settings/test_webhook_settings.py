@@ -66,6 +66,21 @@ def test_a_webhook_comes_from_variables(folder):
         ({"url": "https://[]@nobody-sees/"}, "url: the address cannot be read"),
         ({"secret": "nobody-sees"}, "secret: fewer than 16 characters"),
         ({"secret": "nobody-sees-0000", "format": "slack"}, "secret: Slack takes no signature"),
+        ({"secret": "whsec_nobody-sees-0000"}, "secret: after whsec_ comes the base64 of 24 to 64"),
+        ({"secret": "whsec_bm9ib2R5LXNlZXM="}, "secret: after whsec_ comes the base64 of 24 to 64"),
+        ({"previous_secret": "nobody-sees-0000"}, "previous_secret: needs a secret beside it"),
+        (
+            {"secret": "s" * 16, "previous_secret": "nobody-sees"},
+            "previous_secret: fewer than 16 characters",
+        ),
+        (
+            {"secret": "s" * 16, "previous_secret": "whsec_nobody-sees"},
+            "previous_secret: after whsec_ comes the base64",
+        ),
+        (
+            {"secret": "s" * 16, "previous_secret": "nobody-sees-0000", "format": "dingtalk"},
+            "previous_secret: DingTalk has one secret at a time",
+        ),
         ({"format": "nobody-sees"}, "format: Input should be 'generic', 'slack' or 'dingtalk'"),
         ({"events": "nobody-sees"}, "'queue_empty', 'room_full' or 'called'"),
         ({"events": "called", "format": "slack"}, "events: called is for programs"),

@@ -18,6 +18,8 @@ class Receiver:
 
     def __init__(self) -> None:
         self.came: list[tuple[dict[str, str], dict]] = []
+        #: The bodies of the deliveries in `came`, unchanged.
+        self.bodies: list[bytes] = []
         #: The next responses: a status, or a status with headers. None delays the response until
         #: let_go() is called.
         self.answers: list[int | tuple[int, dict[str, str]] | None] = []
@@ -50,8 +52,23 @@ class Receiver:
     def ids(self) -> list[str]:
         return [headers["X-Waitroom-Delivery"] for headers, _ in self.came]
 
+    def find_genuine(self, secret: str) -> list[bool]:
+        """Return for each delivery whether the library of Standard Webhooks accepts it."""
+        from standardwebhooks import Webhook, WebhookVerificationError
+
+        def is_genuine(body: bytes, headers: dict[str, str]) -> bool:
+            try:
+                return Webhook(secret).verify(body, headers) == json.loads(body)
+            except WebhookVerificationError:
+                return False
+
+        came = zip(self.bodies, self.came, strict=True)
+        return [is_genuine(body, headers) for body, (headers, _) in came]
+
     async def _take(self, request: web.Request) -> web.Response:
-        self.came.append((dict(request.headers), json.loads(await request.read())))
+        body = await request.read()
+        self.bodies.append(body)
+        self.came.append((dict(request.headers), json.loads(body)))
         answer = self.answers.pop(0) if self.answers else 200
         if answer is None:
             await self._stopping.wait()

@@ -197,11 +197,30 @@ def test_the_docs_show_the_body():
     assert re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE) == [*ROOM_EVENT_NAMES]
 
 
+def run_docs() -> dict:
+    """Return the names that the page's blocks of Python define."""
+    namespace = {}
+    for indent, block in re.findall(r"^( *)```python\n(.*?)```", PAGE, re.DOTALL | re.MULTILINE):
+        if "def " in block:
+            exec(re.sub(f"^{indent}", "", block, flags=re.MULTILINE), namespace)
+    return namespace
+
+
+def test_the_docs_show_how_to_verify_by_the_standard():
+    """The page's function accepts a message, but neither a changed nor an old one."""
+    read_message = run_docs()["read_message"]
+    secret, now_s = "whsec_" + base64.b64encode(b"k" * 32).decode(), time.time()
+    new, old = (compose(hook(secret=secret), now_s=at) for at in (now_s, now_s - 400))
+    assert read_message(secret, new.body, new.headers) == json.loads(new.body)
+    assert read_message(secret, new.body + b" ", new.headers) is None
+    assert read_message("whsec_" + "A" * 32, new.body, new.headers) is None
+    assert read_message(secret, new.body, {**new.headers, "webhook-id": "another"}) is None
+    assert read_message(secret, old.body, old.headers) is None
+
+
 def test_the_docs_show_how_to_verify():
     """The page's function accepts a message, but neither a changed nor an old one."""
-    namespace = {}
-    exec(re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)[1], namespace)
-    is_genuine = namespace["is_genuine"]
+    is_genuine = run_docs()["is_genuine"]
     secret, now_s = "k" * 16, time.time()
     new, old = (compose(hook(secret=secret), now_s=at) for at in (now_s, now_s - 400))
     header = new.headers["X-Waitroom-Signature"]

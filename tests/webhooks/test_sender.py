@@ -1,6 +1,7 @@
 """The sender of a webhook, with replicas that are killed at the worst moments."""
 
 import asyncio
+from base64 import b64encode
 from dataclasses import replace
 
 import pytest
@@ -19,6 +20,8 @@ from sidecar.webhooks.settings import Webhook
 from tests.support.processes import free_port
 from tests.support.receiver import Receiver, TwiceReceiver, run_flood, until
 
+#: Secrets of Standard Webhooks: the base64 of 24 to 64 bytes.
+NEW, OLD = ("whsec_" + b64encode(byte * 32).decode() for byte in (b"n", b"o"))
 NOW_MS = create_test_notice("shop", 1).at_ms
 
 
@@ -94,6 +97,41 @@ async def finish(replica) -> None:
 
 
 # The queue.
+
+
+@pytest.mark.parametrize(
+    ("secret", "shared"),
+    [(NEW, NEW), ("sixteen letters!", "whsec_" + b64encode(b"sixteen letters!").decode())],
+)
+async def test_the_library_of_standard_webhooks_accepts_each_try(
+    world, store, receiver, secret, shared
+):
+    """With a secret of that standard, and with any other as whsec_ and its base64. The id stays."""
+    receiver.answers = [500, 502]
+    world.hurries = True
+    await enqueue(store, 1, 2)
+    await finish(world.replica(Webhook(url=receiver.url, secret=secret)))
+    assert receiver.ids == ["n1"] * 3 + ["n2"]
+    assert [headers["webhook-id"] for headers, _ in receiver.came] == receiver.ids
+    assert receiver.find_genuine(shared) == [True] * 4
+    assert receiver.find_genuine(OLD) == [False] * 4
+
+
+async def test_two_secrets_sign_during_a_rotation(world, store, receiver):
+    """A receiver that has the old secret accepts a message, and so does one that has the new."""
+    await enqueue(store, 1)
+    settings = Webhook(url=receiver.url, secret=NEW, previous_secret=OLD)
+    await finish(world.replica(settings))
+    assert receiver.find_genuine(NEW) == receiver.find_genuine(OLD) == [True]
+    assert receiver.find_genuine("whsec_" + b64encode(b"x" * 32).decode()) == [False]
+
+
+async def test_a_message_without_a_secret_claims_no_standard(world, store, receiver):
+    """An unsigned one has none of its headers, which would only make a receiver refuse it."""
+    await enqueue(store, 1)
+    await finish(world.replica(Webhook(url=receiver.url)))
+    [(headers, _)] = receiver.came
+    assert not [name for name in headers if name.lower().startswith("webhook-")]
 
 
 async def test_it_is_tried_again_with_growing_pauses(world, store, receiver):

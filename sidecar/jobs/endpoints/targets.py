@@ -64,9 +64,9 @@ async def change_target(
     """Change a target, or create one.
 
     For operators. Only admins may create a target, or change `url`, `private`, `headers`,
-    `callback_urls` or `callback_secret`. If the new `url` is on another server, you must send the
-    secret values of `headers` again. All replicas and workers have the changes within two seconds.
-    The changes override the configuration until DELETE.
+    `callback_urls`, `callback_secret` or `previous_callback_secret`. If the new `url` is on another
+    server, you must send the secret values of `headers` again. All replicas and workers have the
+    changes within two seconds. The changes override the configuration until DELETE.
     """
     jobs, changes = request.app[JOBS], body.model_extra or {}
     if not is_plain_name(path.name):

@@ -89,9 +89,9 @@ async def _send_callback(
     target, url = jobs.targets.find(job.target), job.callback_url or ""
     post_result = PostResult(reason="the target does not allow the address any more")
     if target is not None and target.settings.may_call_back(url):
-        body, secret = json.dumps(make_document(job)).encode(), target.settings.callback_secret
+        body, secrets = json.dumps(make_document(job)).encode(), target.settings.callback_secrets
         event, id_ = f"job_{job.state}", f"{job.id}-{job.ended_ms}"
-        headers = signed_headers(event, id_, body, secret, now_s=time.time())
+        headers = signed_headers(event, id_, body, secrets, now_s=time.time())
         message = Message(url, body, {**headers, "Content-Type": "application/json"})
         post_result = await post(session, message, timeout_s=TIMEOUT_S)
     tries, about = job.callback_tries + 1, {"job": job.id, "target": job.target}
