@@ -81,6 +81,7 @@ Job = TypedDict(
         "started_at": str | None,
         "ended_at": str | None,
         "expires_at": str,
+        "run_at": str | None,
         "retry_at": str | None,
         "permit": str | None,
         "permit_expires_at": str | None,

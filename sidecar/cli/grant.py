@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import click
 
 from sidecar.cli.config import CONFIG, Settings, load_settings
-from sidecar.cli.output import JSON, print_json
+from sidecar.cli.output import JSON, print_json, read_duration
 from sidecar.kit.clock import iso
 
 if TYPE_CHECKING:
@@ -17,15 +17,6 @@ if TYPE_CHECKING:
     from sidecar.visitors.grants import GrantKind
 
 MAX_COUNT = 1_000_000
-
-
-def _read_duration(_context: click.Context, _option: click.Parameter, text: str) -> float:
-    from sidecar.kit.setting_types import parse_duration  # noqa: PLC0415
-
-    try:
-        return float(str(parse_duration(text)))
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
 
 
 def _check_url(_context: click.Context, _option: click.Parameter, url: str | None) -> str | None:
@@ -48,7 +39,7 @@ def _check_url(_context: click.Context, _option: click.Parameter, url: str | Non
     "life_s",
     default="1d",
     show_default=True,
-    callback=_read_duration,
+    callback=read_duration,
     metavar="DURATION",
     help="Such as 2h; at most 366d.",
 )

@@ -3,13 +3,13 @@
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import IO, Any
 
 import click
 
-from sidecar.cli.output import JSON, combine, print_json, print_table
+from sidecar.cli.output import JSON, combine, print_json, print_table, read_duration
 from sidecar.cli.replica_client import (
     Client,
     Job,
@@ -73,6 +73,10 @@ def _parse_headers(
 @click.option("--grant", metavar="TEXT", help="Gives a class; waitroom grant makes one.")
 @click.option("--key", "idempotency_key", metavar="TEXT", help="The same key is the same job.")
 @click.option("--callback", "callback_url", metavar="URL", help="Gets a POST when it has ended.")
+@click.option("--run-at", metavar="TIME", help="Not before then: 2026-12-01T10:00+01:00.")
+@click.option(
+    "--delay", callback=read_duration, metavar="TIME", help="Not for so long: 90s, 10m, 2h."
+)
 @click.option("--wait", "is_waiting", is_flag=True, help="Until it has ended, or is called.")
 @EVERY
 @JSON
@@ -295,12 +299,7 @@ def format_job(job: Job) -> str:
     """Format a job's state with details, such as its position or its HTTP status."""
     state, parts = job["state"], [job["state"]]
     if state == State.PENDING:
-        if job["position"] is not None:
-            parts.append(f"position {job['position']:,}")
-        if job["retry_at"]:
-            parts.append(f"tries again at {job['retry_at']}")
-        elif job["wait_seconds"] is not None:
-            parts.append(f"about {_format_duration(job['wait_seconds'])}")
+        parts += _describe_wait(job)
     elif state == State.CALLED:
         parts.append(f"the permit {job['permit']} is good until {job['permit_expires_at']}")
     elif state == State.PROCESSING and job["attempts"] > 1:
@@ -312,6 +311,17 @@ def format_job(job: Job) -> str:
     if state in ENDED | {State.PENDING} and job["error"]:
         parts.append(job["error"])
     return ", ".join(parts)
+
+
+def _describe_wait(job: Job) -> Iterator[str]:
+    if job["position"] is not None:
+        yield f"position {job['position']:,}"
+    if job["run_at"]:
+        yield f"runs at {job['run_at']}"
+    elif job["retry_at"]:
+        yield f"tries again at {job['retry_at']}"
+    elif job["wait_seconds"] is not None:
+        yield f"about {_format_duration(job['wait_seconds'])}"
 
 
 def _format_duration(seconds: float) -> str:

@@ -25,6 +25,18 @@ class BadValue(click.ClickException):
     exit_code = 2
 
 
+def read_duration(
+    _context: click.Context, _option: click.Parameter, text: str | None
+) -> float | None:
+    """Parse an option such as 90s or 2h to seconds. Raises BadParameter."""
+    from sidecar.kit.setting_types import parse_duration  # noqa: PLC0415 - imports pydantic
+
+    try:
+        return None if text is None else float(str(parse_duration(text)))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 def fail(problems: list[str], code: int = 1) -> NoReturn:
     """Print a line for each problem to standard error and exit."""
     for problem in problems:

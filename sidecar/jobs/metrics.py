@@ -15,7 +15,11 @@ _BREAKER_VALUES = {"closed": 0, "trial": 1, "open": 2}
 #: returns its value (None: the target has no sample).
 _GAUGES: tuple[tuple[str, str, Callable[[TargetSettings, QueueState], float | None]], ...] = (
     ("waiting", "Jobs in the queue.", lambda _, state: state.waiting),
-    ("later", "Jobs that wait for their next attempt.", lambda _, state: state.later),
+    (
+        "later",
+        "Jobs that wait for their next attempt or run_at.",
+        lambda _, state: state.later,
+    ),
     ("running", "Calls in progress, issued permits included.", lambda _, state: state.active),
     ("concurrency", "Calls at a time, at most.", lambda target, _: target.concurrency),
     (

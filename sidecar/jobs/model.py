@@ -17,7 +17,7 @@ import json
 import secrets
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from sidecar.kit.errors import SidecarError
 
@@ -101,13 +101,25 @@ class NewJob:
     grant: str = ""
     idempotency_key: str | None = None
     callback_url: str | None = None
+    #: When the job may first be called, as submitted: a time, or the seconds from the submission.
+    run_at_ms: int | None = None
+    delay_s: float | None = None
 
     @property
     def fingerprint(self) -> str:
         """A digest of the job's content without its grant, because each signature differs."""
         request = [self.method, self.path, self.query, sorted(self.headers.items())]
-        content = [self.target, self.kind, *request, self.class_name, self.callback_url]
+        content: list[Any] = [self.target, self.kind, *request, self.class_name, self.callback_url]
+        if self.run_at_ms is not None or self.delay_s is not None:
+            content += [self.run_at_ms, self.delay_s]
         return hashlib.sha256(json.dumps(content).encode() + b"\0" + self.body).hexdigest()
+
+    def find_due_ms(self, now_ms: int) -> int | None:
+        """Return when a job that is submitted now may first be called. None: at once."""
+        due_ms = self.run_at_ms
+        if self.delay_s is not None:
+            due_ms = now_ms + to_ms(self.delay_s)
+        return due_ms if due_ms is not None and due_ms > now_ms else None
 
 
 @dataclass(slots=True)

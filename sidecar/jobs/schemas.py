@@ -12,6 +12,8 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    FiniteFloat,
+    WithJsonSchema,
     model_validator,
 )
 
@@ -35,7 +37,7 @@ from sidecar.jobs.model import ENDED, ID_PATTERN, JobKind, JobQuery, State
 from sidecar.jobs.request import QueryValue
 from sidecar.jobs.settings import TargetSettings
 from sidecar.kit.errors import InputError
-from sidecar.kit.moments import Past, read_past
+from sidecar.kit.moments import Past, read_past, read_zoned
 
 UNKNOWN_JOB = problem_kinds.Kind(
     "unknown_job",
@@ -76,6 +78,9 @@ MAX_HOURS = 24 * 31
 KEY_PATTERN = r"[!-~]{1,128}"
 KEY_HINT = "1 to 128 visible ASCII characters"
 
+#: How far ahead a job can be submitted, in seconds: 366 days.
+MAX_DELAY_S = 31_622_400
+
 #: The most jobs that one bulk request changes.
 MAX_BULK_JOBS = 100
 NOT_ENDED = frozenset(State) - ENDED
@@ -99,6 +104,12 @@ NullIfEmpty = Annotated[str | None, BeforeValidator(lambda text: text or None)]
 #: A duration in seconds, converted from ms.
 FromMs = Annotated[Seconds, BeforeValidator(lambda ms: ms / 1000)]
 Rounded = Annotated[Seconds, AfterValidator(lambda seconds: round(seconds, 3))]
+
+
+#: A time with its zone, converted to ms since 1970.
+RunAt = Annotated[
+    int, BeforeValidator(read_zoned), WithJsonSchema({"type": "string", "format": "date-time"})
+]
 
 
 class JobPath(Parameters):
@@ -163,6 +174,11 @@ class SubmitJob(Body):
     job."""
     callback_url: str | None = None
     """The URL that gets a POST when the job ends. The target's `callback_urls` must allow it."""
+    run_at: RunAt | None = None
+    """When the job may first be called: a time in ISO 8601 with its zone, 366 days ahead at most. A
+    time in the past is now."""
+    delay: Annotated[FiniteFloat, Field(ge=0, le=MAX_DELAY_S)] | None = None
+    """How long the job must wait first, in seconds, instead of `run_at`."""
 
     @model_validator(mode="before")
     @classmethod
@@ -242,7 +258,10 @@ class JobDocument(Reply):
     ended_at: At | None
     """When the job ended."""
     expires_at: At
-    """For a pending job, when it expires. For an ended job, when it is removed."""
+    """For a pending job, when it expires, counted from the submission or `run_at`. For an ended
+    job, when it is removed."""
+    run_at: Annotated[At | None, Field(validation_alias="run_ms")]
+    """The earliest time of the first attempt, until then, if the job was submitted for later."""
     retry_at: Annotated[At | None, Field(validation_alias="retry_ms")]
     """The earliest time of the next attempt."""
     permit: Annotated[str | None, Field(validation_alias="permit")]
@@ -412,7 +431,7 @@ class TargetDocument(Reply):
     waiting: int
     """How many jobs are in the queue."""
     later: int
-    """How many jobs wait for their next attempt."""
+    """How many jobs wait for their time: that of their next attempt, or their `run_at`."""
     running: Annotated[int, Field(validation_alias="active")]
     """How many calls are in progress, issued permits included."""
     calls_in_window: int

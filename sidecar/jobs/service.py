@@ -51,7 +51,8 @@ class JobView:
     position: int | None = None
     #: The expected wait until the call, in seconds.
     wait_s: float | None = None
-    #: The earliest time of the next attempt.
+    #: The earliest time of the first attempt, and of a later attempt. None: at once.
+    run_ms: int | None = None
     retry_ms: int | None = None
     permit: str | None = None
     permit_expires_ms: int | None = None
@@ -82,15 +83,17 @@ class Jobs:
         now_ms = target.clock.now_ms()
         grant = _read_grant(new, target, now_ms)
         class_name = grant.class_name if grant else ""
-        id_ = make_job_id()
-        queue_order = await self._reserve(target, id_, class_name)
+        id_, due_ms = make_job_id(), new.find_due_ms(now_ms)
+        queue_order = await self._reserve(target, id_, class_name, due_ms)
         values = asdict(new) | {"class_name": class_name}
-        del values["grant"]
+        for name in ("grant", "run_at_ms", "delay_s"):
+            del values[name]
         job = Job(
             id=id_,
             owner=owner,
             created_ms=now_ms,
-            expires_ms=now_ms + to_ms(target.settings.pending_ttl),
+            expires_ms=(due_ms or now_ms) + to_ms(target.settings.pending_ttl),
+            not_before_ms=due_ms,
             queue_order=queue_order,
             fingerprint=new.fingerprint,
             **values,
@@ -118,15 +121,20 @@ class Jobs:
 
     async def _enqueue(self, target: Target, job: Job) -> None:
         """Add a stored job to the queue. If Redis is unavailable, the reconciler adds the job."""
+        is_online = job.kind == "online"
         with contextlib.suppress(StoreError):
-            await target.store.add([QueueEntry(job.id, job.queue_order, job.kind == "online")])
+            await target.store.add([
+                QueueEntry(job.id, job.queue_order, is_online, job.not_before_ms)
+            ])  # fmt: skip
 
     def _count_job(self, target: Target, state: str) -> None:
         self.metrics.jobs.labels(target.name, state).inc()
 
-    async def _reserve(self, target: Target, id_: str, class_name: str) -> int:
+    async def _reserve(
+        self, target: Target, id_: str, class_name: str, due_ms: int | None = None
+    ) -> int:
         """Reserve a place in the queue, and return its order. Raises QueueFullError."""
-        queue_order = await target.store.reserve(id_, class_name, target.settings)
+        queue_order = await target.store.reserve(id_, class_name, target.settings, due_ms=due_ms)
         if queue_order is None:
             self._count_job(target, "refused")
             raise QueueFullError(
@@ -323,6 +331,8 @@ def _make_view(job: Job, target: Target, queue: QueueState, place: QueuePlace) -
     """Combine a job's row with its place in the queue, which is more up to date."""
     if place.where in {"line", "later"} and job.state in WAITING_STATES:
         if place.where == "later":
+            if not job.attempts:
+                return JobView(job, State.PENDING, run_ms=place.ends_ms)
             return JobView(job, State.PENDING, retry_ms=place.ends_ms)
         if place.position is None or target.settings.paused:
             return JobView(job, State.PENDING, place.position)

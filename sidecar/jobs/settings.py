@@ -237,7 +237,8 @@ class TargetSettings(BaseModel):
     abort: bool = False
     """Lets clients abort a running call by cancelling its job."""
     pending_ttl: Seconds = Field(default=3 * 3600, ge=1, le=86_400 * 30)
-    """How long a job may wait for its call after it was submitted. Then it expires."""
+    """How long a job may wait for its call after it was submitted, or after its `run_at`. Then it
+    expires."""
     result_ttl: Seconds = Field(default=3 * 86_400, ge=1, le=86_400 * 366)
     """How long a job and its result are kept after its end."""
     delete_after_read: bool = False

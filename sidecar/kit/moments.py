@@ -72,6 +72,16 @@ def parse_moment(value: object, info: ValidationInfo) -> int:
 
 Moment = Annotated[int, BeforeValidator(parse_moment), Field(ge=0, le=LATEST_MS)]
 
+
+def read_zoned(value: object) -> int:
+    """Convert a time with a zone (ISO 8601) to ms since 1970. Raises ValueError, with how to write
+    a time."""
+    with contextlib.suppress(ValueError, OverflowError):
+        if isinstance(value, str) and (moment := _parse_text(value)).tzinfo is not None:
+            return round(moment.timestamp() * 1000)
+    raise ValueError("write a date, a time and its zone, such as 2026-12-01T10:00+01:00")
+
+
 _AGO = r"[0-9]{1,5}(\.[0-9]+)?(ms|s|m|h|d)"
 _AT = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{3})?)?(Z|[+-][0-9]{2}:[0-9]{2})?"
 _PAST = f"^(|now|{_AGO}|[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(T{_AT})?)$"

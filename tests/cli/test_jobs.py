@@ -7,6 +7,7 @@ import pty
 import re
 import subprocess
 from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 
 import click
 import pytest
@@ -161,6 +162,20 @@ def test_a_body_comes_from_where_it_is(run, submit, tmp_path, way):
     said(run("jobs", "watch", id_, "--every", "0.2"))
     told = json.loads(said(run("jobs", "show", id_, "--body"))[0])
     assert (told["method"], told["size"]) == ("POST", len(data))
+
+
+@pytest.mark.parametrize("option", ["--delay", "--run-at"])
+def test_a_job_is_submitted_for_later(run, shown, option):
+    """And the state says when it runs."""
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    when = "24h" if option == "--delay" else tomorrow.isoformat()
+    done = run("jobs", "submit", "images", "--path", "ok", option, when)
+    id_ = done.stdout.strip()
+    run_at = shown(id_)["run_at"]
+    assert abs(datetime.fromisoformat(run_at) - tomorrow) < timedelta(minutes=1)
+    assert f"pending, runs at {run_at}" in done.stderr
+    assert f"runs at {run_at}" in run("jobs", "list", "--id", id_).stdout
+    assert said(run("jobs", "cancel", id_)) == [f"{id_} is cancelled"]
 
 
 def test_a_result_that_is_no_text_comes_as_it_came(run, submit):
@@ -385,6 +400,8 @@ def test_a_target_is_changed_and_restored(run, works, tmp_path):
         ("jobs submit images --path ../a", "path: may not have what two servers read in two ways"),
         ("jobs submit images --callback https://a/b", "callback_url: not one that images allows"),
         ("jobs submit images --kind later", "'later' is not one of 'offline', 'online'"),
+        ("jobs submit images --run-at 2026-12-01", "run_at: write a date, a time and its zone"),
+        ("jobs submit images --delay soon", 'write a number of seconds, or text such as "30s"'),
         ("jobs submit door --body a", "body: not of an online job, whose call its caller makes"),
         ("jobs submit held --class vip", "A class needs a grant: send one for 'vip'"),
         ("jobs submit held --grant a.b", "The grant is "),

@@ -87,18 +87,20 @@ class Target:
 
     # Calls -------------------------------------------------------------------------------------
 
-    def reserve(self, job, class_name, settings) -> int | None:
+    def reserve(self, job, class_name, settings, due_ms=None) -> int | None:
         taken = len(self.line) + len(self.later)
         taken += sum(until > self.now for until in self.reserved.values())
         if settings.max_pending is not None and taken >= settings.max_pending:
             return None
-        self.last_order = max(-(-self.now // 8) * 8, (self.last_order // 8 + 1) * 8)
+        if due_ms is None:
+            self.last_order = max(-(-self.now // 8) * 8, (self.last_order // 8 + 1) * 8)
+        arrival = self.last_order if due_ms is None else due_ms * 1000
         self.reserved[job] = self.now + RESERVED_S * S
         found = settings.classes.get(class_name)
         if found is None:
-            return self.last_order
+            return arrival
         number = 1 + sorted(settings.classes).index(class_name)
-        return self.last_order - round(found.head_start * S) - found.priority * 2**51 + number
+        return arrival - round(found.head_start * S) - found.priority * 2**51 + number
 
     def add(self, jobs) -> list[int | None]:
         for job in jobs:
@@ -107,9 +109,10 @@ class Target:
                     self.later[job.id] = job.not_before_ms * 1000, job.order
                 else:
                     self.line[job.id] = job.order
+                    # The order of a job for later may be a time to come.
+                    self.last_order = max(self.last_order, job.order // 8 * 8)
                 if job.is_online:
                     self.online.add(job.id)
-                self.last_order = max(self.last_order, job.order // 8 * 8)
         for job in jobs:
             self.reserved.pop(job.id, None)
         return [self.position(job.id) for job in jobs]

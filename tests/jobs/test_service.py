@@ -259,6 +259,14 @@ def test_a_full_queue_takes_no_more(place):
         ({"target": "images", "idempotency_key": ""}, "idempotency_key: 1 to 128"),
         ({"target": "images", "callback_url": "http://127.0.0.1/hooks/"}, "callback_url: not one"),
         ({"target": "still", "callback_url": "http://still/hooks/"}, "callback_url: not one"),
+        ({"target": "still", "run_at": "tomorrow"}, "run_at: write a date, a time and its zone"),
+        ({"target": "still", "run_at": "2026-12-01T10:00"}, "run_at: write a date, a time and its"),
+        ({"target": "still", "run_at": 1_800_000_000}, "run_at: write a date, a time and its"),
+        ({"target": "still", "run_at": "2199-01-01T00:00Z"}, "run_at: at most 366 days ahead"),
+        ({"target": "still", "delay": -1}, "delay: a number from 0 to 31622400 (got -1)"),
+        ({"target": "still", "delay": 31_622_401}, "delay: a number from 0 to 31622400"),
+        ({"target": "still", "delay": "90"}, "delay: a number from 0 to 31622400 (got '90')"),
+        ({"target": "still", "delay": 1, "run_at": "2026-12-01T10:00Z"}, "delay: either this or"),
     ],
 )
 def test_what_is_wrong_with_an_order_is_said(place, order, says):
@@ -271,6 +279,23 @@ def test_all_that_is_wrong_is_said_at_once(place):
     order = {"target": "images", "method": "DELETE", "path": "/ok", "callback_url": "ftp://x/"}
     errors = place.shop.call("POST", "/jobs", order).json["errors"]
     assert {error.partition(":")[0] for error in errors} == {"method", "path", "callback_url"}
+
+
+def test_a_job_for_later_runs_then(place):
+    """Lists say when. A time is written with any zone, and one in the past is now."""
+    sent = [
+        place.shop.submit(target="images", path="ok/later", delay=1.5),
+        place.shop.submit(target="images", path="ok/past", run_at="2020-02-29T10:00:00.5+05:30"),
+    ]
+    listed = {job["id"]: job for job in place.shop.call("GET", "/jobs?target=images").json["jobs"]}
+    run_at, none = (listed[one.id]["run_at"] for one in sent)
+    assert none is None
+    assert datetime.fromisoformat(run_at) > datetime.fromisoformat(sent[0].document["created_at"])
+    place.works.wait_for(one.id for one in sent)
+    later, past = (place.shop.call("GET", f"/jobs/{one.id}").json for one in sent)
+    assert (later["state"], past["state"]) == ("completed", "completed")
+    assert datetime.fromisoformat(later["started_at"]) >= datetime.fromisoformat(run_at)
+    assert later["run_at"] is None
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"7", b"\xff", b"[" * 100_000])

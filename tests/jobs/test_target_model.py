@@ -48,6 +48,8 @@ STEPS = st.one_of(
 #: Of what was ever told, counted back from the latest.
 INDICES = st.lists(st.integers(0, 30), min_size=1, max_size=4)
 HOW = st.sampled_from(["answered", "rejected", "failed", "failed", "busy", "gone"])
+#: Jobs that come at the same time have orders a few µs apart.
+SLACK = 2000
 AGAIN = st.none() | st.sampled_from([-5, 0, 700, 4000])
 
 
@@ -66,6 +68,11 @@ class TargetMachine(StoreMachine):
         #: What was called since the rate was changed, or what counts against it was lost.
         self.went: list[tuple[int, int]] = []
         self.is_online: dict[str, bool] = {}
+        #: The latest time of a claim; and of jobs with a time, when each may be called, in ms.
+        self.latest = 0
+        self.due: dict[str, int] = {}
+        #: job -> its class, and when it came or is due, since the clock last went back.
+        self.came: dict[str, tuple[str, int]] = {}
         #: Jobs that must be somewhere; those that ended by themselves count as long as they are
         #: told.
         self.open: set[str] = set()
@@ -91,28 +98,37 @@ class TargetMachine(StoreMachine):
         classes=st.lists(st.sampled_from(["", "", "vip", "late", "first"]), min_size=2, max_size=6),
         online=st.lists(st.booleans(), min_size=6, max_size=6),
         adds=st.sampled_from(["all", "all", "all", "none", "backwards"]),
+        delays=st.lists(
+            st.none() | st.none() | st.sampled_from([1, 40, 2500, 90_000]), min_size=6, max_size=6
+        ),
     )
-    def submit(self, classes, online, adds):
-        """Some are not added, whose place is kept for a while."""
+    def submit(self, classes, online, adds, delays):
+        """Some are not added, whose place is kept for a while. Some have a time."""
         jobs = [f"j{self.made + n}" for n in range(len(classes))]
         self.made += len(jobs)
+        dues = [None if delay is None else self.now // 1000 + delay for delay in delays]
+        asked = list(zip(jobs, classes, dues, strict=False))
         told = self.gather(
-            self.store.reserve(*item, self.settings) for item in zip(jobs, classes, strict=True)
+            self.store.reserve(*item, self.settings, due_ms=due) for *item, due in asked
         )
         model = self.model.at(self.now)
-        said = [model.reserve(job, name, self.settings) for job, name in zip(jobs, classes)]  # noqa: B905
+        said = [model.reserve(job, name, self.settings, due) for job, name, due in asked]
         model.reserved = {job: at for job, at in model.reserved.items() if at > self.now}
         assert told == said
-        assert len({*told, *self.orders.values()} - {None}) == len(self.orders) + sum(
-            order is not None for order in told
-        ), "no two are alike"
         self.settle()
         taken = [(job, order) for job, order in zip(jobs, told, strict=True) if order is not None]
         self.orders.update(taken)
+        self.due.update((job, due) for job, _, due in asked if due is not None)
+        self.came.update((job, (name, due * 1000 if due else self.now)) for job, name, due in asked)
+        orders = [order for job, order in self.orders.items() if job not in self.due]
+        assert len(set(orders)) == len(orders), "no two are alike, but of jobs with a time"
         self.is_online.update(zip(jobs, online, strict=False))
         if adds != "none":
             taken = taken[::-1] if adds == "backwards" else taken
-            self.add([QueueEntry(job, order, self.is_online[job]) for job, order in taken])
+            self.add([
+                QueueEntry(job, order, self.is_online[job], self.due.get(job))
+                for job, order in taken
+            ])  # fmt: skip
 
     @precondition(lambda self: self.orders)
     @rule(which=INDICES, again=AGAIN)
@@ -121,7 +137,10 @@ class TargetMachine(StoreMachine):
         jobs = list(self.orders)
         chosen = set(pick_latest(jobs, which))
         before = None if again is None else self.now // 1000 + again
-        self.add([QueueEntry(j, self.orders[j], self.is_online[j], before) for j in sorted(chosen)])
+        self.add([
+            QueueEntry(j, self.orders[j], self.is_online[j], self.due.get(j, before))
+            for j in sorted(chosen)
+        ])  # fmt: skip
 
     def add(self, jobs):
         told = self.run(self.store.add(jobs))
@@ -155,6 +174,7 @@ class TargetMachine(StoreMachine):
 
     def claimed(self, n):
         before = self.seen
+        self.latest = max(self.latest, self.now)
         told = self.run(self.store.claim(n, self.settings))
         assert told == self.model.at(self.now).claim(n, self.settings)
         claims = told.claims
@@ -166,6 +186,9 @@ class TargetMachine(StoreMachine):
             )
             assert sum(not claim.is_online for claim in claims) <= n
             assert [claim.fence for claim in claims] == sorted(claim.fence for claim in claims)
+            assert all(self.due.get(claim.id, 0) * 1000 <= self.latest for claim in claims), (
+                "not before its time"
+            )
             assert claims[0].fence > max((fence for _, fence in self.calls), default=0)
             assert {claim.id for claim in claims} <= before.line.keys() | self.returned(before)
             self.calls += [(claim.id, claim.fence) for claim in claims]
@@ -173,8 +196,19 @@ class TargetMachine(StoreMachine):
             if self.settings.rate is not None:
                 check_granted_rate(self.settings.algorithm, self.went, self.settings.rate)
         self.settle()
-        rest = self.seen.line.values()
-        assert all(claim.order < order for claim in claims for order in rest), "in their order"
+        rest = self.seen.line.items()
+        assert all(
+            (claim.order, claim.id) < (order, job) for claim in claims for job, order in rest
+        ), "in their order"
+        for name in {"", *CLASSES}:
+            came = [self.came[claim.id][1] for claim in claims if self.is_of(claim.id, name)]
+            left = [self.came[job][1] for job in self.seen.line if self.is_of(job, name)]
+            assert all(
+                one <= other + SLACK for n, one in enumerate(came) for other in came[n:] + left
+            ), "in the order in which they came or were due, in each class"
+
+    def is_of(self, job, class_name):
+        return self.came.get(job, (None, 0))[0] == class_name
 
     def returned(self, before):
         """Who came back to the queue by now: their lock ended, or they have waited long enough."""
@@ -310,6 +344,7 @@ class TargetMachine(StoreMachine):
         if really:
             self.now -= us
             self.went = []
+            self.came = {}
 
     @precondition(lambda self: self.model.ready is None)
     @rule(wait=st.sampled_from([0, 0, S]), is_lost_again=SELDOM)

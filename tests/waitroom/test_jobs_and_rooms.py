@@ -3,6 +3,7 @@
 import asyncio
 import json
 import typing
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -53,6 +54,16 @@ def test_a_job_is_submitted_and_waited_for(client):
     assert client.jobs.get(job["id"])["state"] == "completed"
     binary = client.jobs.submit("images", path="ok", body=b"\xff\x00")
     assert json.loads(client.jobs.wait(binary["id"])["result"]["body"])["size"] == 2
+
+
+def test_a_job_is_submitted_for_later(client):
+    """By a delay, or by a time with a zone."""
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    for when in ({"delay": 86_400}, {"run_at": tomorrow}, {"run_at": tomorrow.isoformat()}):
+        job = client.jobs.submit("images", path="ok", **when)
+        assert job["state"] == "pending"
+        assert abs(datetime.fromisoformat(job["run_at"]) - tomorrow) < timedelta(minutes=1)
+        client.jobs.cancel(job["id"])
 
 
 def test_the_same_key_is_the_same_job(client):

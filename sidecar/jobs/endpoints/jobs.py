@@ -27,6 +27,7 @@ from sidecar.jobs.schemas import (
     IDEMPOTENCY_KEY_USED,
     KEY_HINT,
     KEY_PATTERN,
+    MAX_DELAY_S,
     MAX_INLINE_BYTES,
     NOT_ENDED,
     RETRIED_BY_DEFAULT,
@@ -368,6 +369,7 @@ def _check_job(body: SubmitJob, header_key: str | None, target: Target) -> NewJo
     url = body.callback_url
     if url is not None and not (len(url) <= 2048 and target.settings.may_call_back(url)):
         problems.append(f"callback_url: not one that {target.name} allows (callback_urls)")
+    problems += _find_time_problems(body, target.clock.now_ms())
     new = NewJob(
         target.name,
         kind,
@@ -375,6 +377,8 @@ def _check_job(body: SubmitJob, header_key: str | None, target: Target) -> NewJo
         grant=body.grant or "",
         idempotency_key=key,
         callback_url=url,
+        run_at_ms=body.run_at,
+        delay_s=body.delay,
     )
     if kind == "offline":
         new = _add_request(new, body, problems)
@@ -388,6 +392,15 @@ def _check_job(body: SubmitJob, header_key: str | None, target: Target) -> NewJo
     if problems:
         raise InputError(problems)
     return new
+
+
+def _find_time_problems(body: SubmitJob, now_ms: int) -> list[str]:
+    problems = []
+    if body.run_at is not None and body.run_at > now_ms + model.to_ms(MAX_DELAY_S):
+        problems.append("run_at: at most 366 days ahead")
+    if body.run_at is not None and body.delay is not None:
+        problems.append("delay: either this or run_at")
+    return problems
 
 
 def _add_request(new: NewJob, body: SubmitJob, problems: list[str]) -> NewJob:

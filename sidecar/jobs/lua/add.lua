@@ -22,10 +22,11 @@ local function run(KEYS, ARGV)
         order_adds[#order_adds + 1], order_adds[#order_adds + 2] = job, order
       else
         line_adds[#line_adds + 1], line_adds[#line_adds + 2] = order, job
+        -- After a rebuild of the queue, jobs submitted from now on must come after these. The order
+        -- of a job in `later` may be a time to come, after which they must not come.
+        target.last_order = math.max(target.last_order or 0, tonumber(order) - order % STEP)
       end
       if is_online == '1' then online_adds[#online_adds + 1] = job end
-      -- After a rebuild of the queue, jobs submitted from now on must come after these.
-      target.last_order = math.max(target.last_order or 0, tonumber(order) - order % STEP)
     end
   end
   queue.write_all('ZADD', LINE, line_adds)
@@ -34,7 +35,10 @@ local function run(KEYS, ARGV)
   queue.write_all('SADD', ONLINE, online_adds)
   finish_state()
   redis_call('ZREM', RESERVED, unpack(jobs))
-  if added[redis_call('ZRANGE', LINE, 0, 0)[1]] then publish(target_name) end
+  -- Idle workers sleep until the first job of `later` is due, so they must learn of an earlier one.
+  local is_first = added[redis_call('ZRANGE', LINE, 0, 0)[1]]
+    or #later_adds > 0 and added[redis_call('ZRANGE', LATER, 0, 0)[1]]
+  if is_first then publish(target_name) end
 
   local replies = {now}
   for _, job in ipairs(jobs) do

@@ -2,22 +2,22 @@
 -- KEYS     jobs/parts/head
 -- ARGV     4 how long a reservation lasts, µs; then for each job: its id, how many jobs may wait or
 --          '', its class or '', the target's classes as JSON (head_start in seconds, and priority,
---          by name) or ''
+--          by name) or '', when it is due, µs, if it must wait until then, or ''
 -- RETURNS  now; then for each job its order, or '' if the queue is full
 -- @include "jobs/parts/state"
-local WIDTH = 4
+local WIDTH = 5
 
--- Returns the order of a job of this class that has arrived at target.last_order. A class that the
--- target does not have has no effect.
-local function compute_order(class, classes)
+-- Returns the order of a job of this class with this arrival. A class that the target does not have
+-- has no effect.
+local function compute_order(arrival, class, classes)
   local rules = classes[class]
-  if not rules then return target.last_order end
+  if not rules then return arrival end
   local number = 1
   for name in pairs(classes) do
     if name < class then number = number + 1 end
   end
   local head_start_us = math.floor(rules.head_start * 1000 + 0.5) * 1000
-  return compose_order(target.last_order, head_start_us, rules.priority, number)
+  return compose_order(arrival, head_start_us, rules.priority, number)
 end
 
 local function run(KEYS, ARGV)
@@ -25,13 +25,19 @@ local function run(KEYS, ARGV)
   local waiting, replies, adds = redis_call('ZCOUNT', RESERVED, '(' .. int(now), '+inf'), {now}, {}
   waiting = waiting + redis_call('ZCARD', LINE) + redis_call('ZCARD', LATER)
   for i = 5, #ARGV, WIDTH do
-    local job, max_waiting, class, classes = unpack(ARGV, i, i + WIDTH - 1)
+    local job, max_waiting, class, classes, due = unpack(ARGV, i, i + WIDTH - 1)
     if waiting >= (tonumber(max_waiting) or math.huge) then
       replies[#replies + 1] = ''
     else
       waiting = waiting + 1
-      target.last_order = next_arrival_after(target.last_order, now)
-      replies[#replies + 1] = compute_order(class, classes == '' and {} or cjson.decode(classes))
+      -- A job that must wait arrives when it is due. The orders of several may then be equal.
+      local arrival = tonumber(due) and math.ceil(tonumber(due) / STEP) * STEP
+      if not arrival then
+        arrival = next_arrival_after(target.last_order, now)
+        target.last_order = arrival
+      end
+      replies[#replies + 1] = compute_order(
+        arrival, class, classes == '' and {} or cjson.decode(classes))
       adds[#adds + 1], adds[#adds + 2] = int(now + tonumber(ARGV[4])), job
     end
   end

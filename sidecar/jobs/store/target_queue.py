@@ -63,14 +63,14 @@ class ClaimReply(NamedTuple):
 
 
 class QueuePlace(NamedTuple):
-    """Where a job is in its target's queue. `later`: it waits for its next attempt. `used`: its
+    """Where a job is in its target's queue. `later`: it must wait until `ends_ms`. `used`: its
     permit is used, so its call runs. `gone`: the queue does not have the job."""
 
     where: Literal["line", "later", "called", "running", "used", "gone"]
     #: The position in the queue; 1 is next. None unless `where` is "line".
     position: int | None = None
     fence: int = 0
-    #: When the job's lock, permit, call or pause before the next attempt ends.
+    #: When the job's lock, permit, call or pause ends.
     ends_ms: int | None = None
 
 
@@ -140,8 +140,11 @@ class TargetStore:
 
     # Waiting jobs ------------------------------------------------------------------------------
 
-    async def reserve(self, job: str, class_name: str, settings: TargetSettings) -> int | None:
-        """Reserve a job's place for RESERVED_S. Return its order, or None if the queue is full."""
+    async def reserve(
+        self, job: str, class_name: str, settings: TargetSettings, *, due_ms: int | None = None
+    ) -> int | None:
+        """Reserve a job's place for RESERVED_S. Return its order, or None if the queue is full.
+        A job that must wait until `due_ms` gets the order of a job that arrives then."""
         max_pending = "" if settings.max_pending is None else settings.max_pending
         classes = ""
         if class_name:
@@ -149,7 +152,8 @@ class TargetStore:
             classes = json.dumps(
                 {name: item.model_dump(include=rules) for name, item in settings.classes.items()}
             )
-        order = await self._reserve((job, max_pending, class_name, classes))
+        due_us = _to_us_or_empty(due_ms)
+        order = await self._reserve((job, max_pending, class_name, classes, due_us))
         return order if isinstance(order, int) else None
 
     async def unreserve(self, job: str) -> None:

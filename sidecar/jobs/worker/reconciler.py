@@ -118,10 +118,13 @@ class Reconciler:
         await target.store.forget_timed_out(timed_out)
         state, _ = await target.store.inspect([], target.settings)
         self._jobs.metrics.targets.update(target.name, target.settings, state)
+        idle_s = GAUGES_S if state.calls_in_window or state.breaker == "open" else IDLE_S
         if reply.next_s is None and state.is_idle:
             self.idle.add(target.name)
-            return GAUGES_S if state.calls_in_window or state.breaker == "open" else IDLE_S
+            return idle_s
         self.idle.discard(target.name)
+        if not (state.waiting or state.active) and (reply.next_s or 0) > CHECK_S:
+            return min(idle_s, reply.next_s or 0)  # the first job is due then
         if reply.next_s is None or "online" not in target.settings.kinds:
             return CHECK_S
         return min(CHECK_S, max(0.005, reply.next_s))
