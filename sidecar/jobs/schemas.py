@@ -133,7 +133,8 @@ _OFFLINE_EXAMPLE: dict[str, Any] = {
 
 class SubmitHeaders(Headers):
     idempotency_key: str | None = None
-    """The same as `idempotency_key` in the body, which takes precedence."""
+    """The same as `idempotency_key` in the body, in quotes or plain. 422 if both are given and
+    differ."""
 
 
 class SubmitJob(Body):

@@ -7,6 +7,8 @@ import structlog
 from aiohttp import web
 
 from sidecar.http.endpoint import OPERATORS, Endpoints, programs
+from sidecar.http.idempotency_key import HEADER as IDEMPOTENCY_KEY
+from sidecar.http.idempotency_key import read_idempotency_key
 from sidecar.http.json_text import to_json
 from sidecar.http.long_poll import LONG_POLLS, is_gone, read_wait
 from sidecar.http.models import read, read_json
@@ -17,7 +19,7 @@ from sidecar.kit.errors import InputError
 from sidecar.limits import schemas
 from sidecar.limits.model import Call, Decision
 from sidecar.limits.service import LIMITS, Limit, get_retry_after_s, make_rate_headers
-from sidecar.limits.settings import UNLIMITED
+from sidecar.limits.settings import PERMIT_ID, UNLIMITED
 
 
 def _find_limit(request: web.Request) -> Limit:
@@ -31,6 +33,7 @@ _VALUE_PATH = _LIMIT_PATH + "/values/{key:.*}"
 _COUNTS_PATH = _LIMIT_PATH + "/counts"
 _READ_ACCESS = programs("limits", "read", role="viewer")
 _CHANGE_ACCESS = programs("limits", role="operator")
+_NOT_FOR_LISTS = f"{IDEMPOTENCY_KEY}: for one call, not for a list: give each call an id"
 _RATE_HEADERS = {"RateLimit-Policy": "RateLimitPolicy", "RateLimit": "RateLimit"}
 
 log = structlog.get_logger()
@@ -48,6 +51,7 @@ async def list_limits(request: web.Request) -> schemas.LimitRules:
     _LIMIT_PATH + "/acquire",
     _CHANGE_ACCESS,
     parameters=schemas.AcquireParameters,
+    headers=schemas.AcquireHeaders,
     body=schemas.LimitCall | schemas.LimitCalls,
     is_body_optional=True,
     replies={
@@ -74,8 +78,12 @@ async def acquire_limit(request: web.Request) -> web.Response:
     if isinstance(body, list):
         if hold_s:
             raise InputError(["wait: for one call, not for a list"])
+        if IDEMPOTENCY_KEY in request.headers:
+            raise InputError([_NOT_FOR_LISTS])
         return await _acquire_all(request, limit, body)
     call = _read_call(body, limit)
+    if IDEMPOTENCY_KEY in request.headers:
+        call = replace(call, id=_read_id(request, call))
     decision = await limit.acquire(call)
     if decision.permit:
         decision = await hold_response(request, limit, call, decision, hold_s)
@@ -282,6 +290,18 @@ def _read_call(body: Any, limit: Limit) -> Call:
             call = read(schemas.LimitCall, body)
             return Call(_get_key(call, limit), call.cost or 1, call.id or "")
     raise InputError(["a call is a JSON object"])
+
+
+def _read_id(request: web.Request, call: Call) -> str:
+    """Return the id of a call, from the header, the body or both. Raises InputError."""
+    id_ = read_idempotency_key(
+        request.headers,
+        call.id or None,
+        member="id",
+        pattern=PERMIT_ID,
+        hint=schemas.ID_HINT,
+    )
+    return id_ or ""
 
 
 def _get_key(call: schemas.NamedCall, limit: Limit) -> str:

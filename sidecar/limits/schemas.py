@@ -46,6 +46,7 @@ OVER_LIMIT = Kind(
 MAX_CALLS = 1_000
 #: The length of the longest permit, which is a cost and an id.
 MAX_PERMIT = 128
+ID_HINT = "1 to 64 letters, digits and . _ - : @ +"
 NO_PERMIT = "a permit, as the call got it"
 VALUE = f"a whole number from 0 to {MAX_LIMIT}, or {UNLIMITED} for no limit"
 
@@ -87,6 +88,11 @@ class AcquireParameters(LimitAddress):
     the call has an `id`. Not with a list of calls."""
 
 
+class AcquireHeaders(Headers):
+    idempotency_key: str | None = None
+    """The same as `id` of a single call, in quotes or plain. 422 if both are given and differ."""
+
+
 class ValueAddress(LimitAddress):
     key: Annotated[Key, Field(examples=["refund:wx"], json_schema_extra=_NOT_EMPTY)]
     """The whole key as in a decision, percent-encoded once more. If the limit's key has no fields,
@@ -115,9 +121,7 @@ class LimitCall(NamedCall):
     )
     cost: Annotated[Whole, Field(ge=1, le=MAX_COST)] | None = None
     """How much the call counts. Default: 1."""
-    id: Annotated[str, *matching(PERMIT_ID, "1 to 64 letters, digits and . _ - : @ +")] | None = (
-        None
-    )
+    id: Annotated[str, *matching(PERMIT_ID, ID_HINT)] | None = None
     """An id that you choose for the call. Another request with the same id is a retry of the same
     call and is not counted again."""
 

@@ -158,10 +158,23 @@ def test_a_key_names_one_job(place):
     """However often it is submitted, in the body or in the header, at any replica."""
     order = {"target": "still", "path": "ok/once", "body": None}
     first = place.shop.submit(**order, idempotency_key="once")
-    again = place.works.caller("shop", replica=1).call(
-        "POST", "/jobs", order, headers={"Idempotency-Key": "once"}
-    )
-    assert (again.status, again.json["id"]) == (200, first.id)
+    for key in ("once", '"once"'):
+        for body in (order, order | {"idempotency_key": "once"}):
+            again = place.works.caller("shop", replica=1).call(
+                "POST", "/jobs", body, headers={"Idempotency-Key": key}
+            )
+            assert (again.status, again.json["id"]) == (200, first.id)
+
+
+def test_two_keys_name_no_job(place):
+    """Nobody could tell which of them the caller repeats the request by."""
+    order = {"target": "still", "path": "ok/two-keys", "idempotency_key": "one-key"}
+    answer = place.shop.call("POST", "/jobs", order, headers={"Idempotency-Key": "another-key"})
+    assert (answer.status, answer.json["code"]) == (422, "invalid_request")
+    [error] = answer.json["errors"]
+    assert error == "idempotency_key: 'one-key', and the header Idempotency-Key is 'another-key'"
+    for key in ("one-key", "another-key"):  # neither was used for a job
+        assert place.shop.call("POST", "/jobs", order | {"idempotency_key": key}).status == 202
 
 
 def test_a_key_names_one_job_for_all_who_come_at_once(place):

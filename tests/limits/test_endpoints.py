@@ -660,6 +660,35 @@ async def test_who_goes_away_with_an_id_keeps_the_moment(service):
     assert given_back(site) == 0
 
 
+@pytest.mark.parametrize("header", ["order-17", '"order-17"'])
+async def test_the_header_is_the_id_of_a_call(service, header):
+    """A retry counts once, whether its id comes in Idempotency-Key, in the body, or in both."""
+    site = await service(limit=FIXED)
+    path, headers = "/limits/{name}/acquire", {"Idempotency-Key": header}
+    for body in (None, {}, {"fields": {}}, {"id": "order-17"}):
+        answer = await site.ask("POST", path, body, headers=headers)
+        assert (await answer.json())["remaining"] == 1
+    assert (await acquire(site, id="order-17"))[0]["remaining"] == 1
+    assert (await acquire(site, {}))[0]["remaining"] == 0
+
+
+@pytest.mark.parametrize(
+    ("header", "body", "problem"),
+    [
+        ("a", {"id": "b"}, "id: 'b', and the header Idempotency-Key is 'a'"),
+        ("a b", {}, "Idempotency-Key: 1 to 64 letters, digits and . _ - : @ + (got 'a b')"),
+        ("a", [{}, {}], "Idempotency-Key: for one call, not for a list: give each call an id"),
+    ],
+)
+async def test_a_header_that_cannot_be_meant_is_refused(service, header, body, problem):
+    """And nothing is counted."""
+    site = await service(limit=FIXED)
+    headers = {"Idempotency-Key": header}
+    answer = await site.ask("POST", "/limits/{name}/acquire", body, headers=headers)
+    assert (answer.status, (await answer.json(content_type=None))["errors"]) == (422, [problem])
+    assert (await acquire(site, {}))[0]["remaining"] == 1
+
+
 async def test_who_is_gone_before_the_answer_gives_the_moment_back(service, monkeypatch):
     """A client that has disconnected before the response keeps nothing, of one call or a list."""
     site = await service(limit=PACED)

@@ -150,7 +150,7 @@ class Service:
         # Only operators may change values and counts.
         is_change = method != "GET" and ("/values" in path or "/counts" in path)
         token = more.pop("token", ADMIN_TOKEN if is_change else SERVICE_TOKEN)
-        headers = {"Authorization": f"Bearer {token}"}
+        headers = {"Authorization": f"Bearer {token}", **more.pop("headers", {})}
         path = path.replace("{name}", self.name)
         # Percent-encoded parts stay encoded.
         url = URL(f"/v1{path}", encoded=True)

@@ -3,7 +3,6 @@ ended. Many jobs can be retried or cancelled at once, by ids or by a filter."""
 
 import base64
 import json
-import re
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -11,10 +10,12 @@ from dataclasses import replace
 
 import structlog
 from aiohttp import web
+from multidict import MultiMapping
 
 from sidecar.http.auth.logged_name import find_logged_name
 from sidecar.http.auth.owner import owner_of
 from sidecar.http.endpoint import Endpoints, programs
+from sidecar.http.idempotency_key import read_idempotency_key
 from sidecar.http.long_poll import is_gone
 from sidecar.http.problem_kinds import DATABASE_UNAVAILABLE, QUEUE_FULL
 from sidecar.http.problems import ProblemError
@@ -170,7 +171,7 @@ async def submit_job(request: web.Request, body: SubmitJob) -> web.Response:
     The response header `Location` has the job's path.
     """
     jobs = request.app[JOBS]
-    new = _check_job(body, request.headers.get("Idempotency-Key"), jobs.targets.get(body.target))
+    new = _check_job(body, request.headers, jobs.targets.get(body.target))
     with _convert_job_errors():
         job, is_new = await jobs.submit(owner_of(request).name, new)
     headers = {"Location": f"/v1/jobs/{job.id}"}
@@ -355,14 +356,16 @@ def _make_document(view: JobView, body: bytes | None = None) -> JobDocument:
     return document
 
 
-def _check_job(body: SubmitJob, header_key: str | None, target: Target) -> NewJob:
+def _check_job(body: SubmitJob, headers: MultiMapping[str], target: Target) -> NewJob:
     """Convert a body to a job that its target allows. Raises InputError with all problems."""
     problems: list[str] = []
     key = body.idempotency_key
-    if key is None and header_key is not None:
-        key = header_key
-        if not re.fullmatch(KEY_PATTERN, key):
-            problems.append(f"idempotency_key: {KEY_HINT}")
+    try:
+        key = read_idempotency_key(
+            headers, key, member="idempotency_key", pattern=KEY_PATTERN, hint=KEY_HINT
+        )
+    except InputError as error:
+        problems += error.problems
     kind = body.kind or target.settings.kinds[0]
     if kind not in target.settings.kinds:
         problems.append(f"kind: {' or '.join(target.settings.kinds)} for {target.name}")
