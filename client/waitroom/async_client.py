@@ -5,9 +5,7 @@ import functools
 import inspect
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, ParamSpec, Self, TypeAlias, TypeVar
-
-import httpx
+from typing import Any, ParamSpec, Protocol, Self, TypeAlias, TypeVar
 
 from waitroom.batch import Batcher
 from waitroom.core import Core
@@ -24,7 +22,7 @@ from waitroom.limits import (
     make_release_request,
 )
 from waitroom.rooms import AsyncRooms
-from waitroom.wire import AcquireCall, Document, Replica, Request, Wire
+from waitroom.wire import AcquireCall, Document, OpenResponse, Replica, Request, Response, Wire
 
 #: The maximum number of calls in one request, and of concurrent requests, for each limit.
 MAX_BATCH_SIZE = 100
@@ -35,31 +33,24 @@ Returned = TypeVar("Returned")
 AsyncFunction: TypeAlias = Callable[Params, Coroutine[Any, Any, Returned]]
 
 
+class _Transport(Protocol):
+    """Sends requests from the tasks of one event loop."""
+
+    async def send(self, request: Request, replica: Replica) -> Response | OpenResponse: ...
+    async def aclose(self) -> None: ...
+
+
 class TaskCore(Core):
     """Sends requests from asyncio tasks. Waiting suspends the task."""
 
     def __init__(self, wire: Wire, retries: int) -> None:
         super().__init__(wire, retries)
-        self._http = httpx.AsyncClient(**wire.client_arguments(httpx.AsyncHTTPTransport))
+        self._transport = _make_transport(wire)
         self._batchers: dict[str, Batcher[AcquireCall, Document]] = {}
         self._releases: set[asyncio.Task[None]] = set()
 
-    async def send(self, request: Request, replica: Replica) -> Any:
-        http_request = self._http.build_request(**self.wire.request_arguments(request, replica))
-        try:
-            response = await self._http.send(http_request, stream=request.is_streamed)
-            if not response.is_success:
-                await response.aread()
-        except httpx.TransportError as error:
-            raise replica.to_unavailable_error(error) from error
-        return replica.parse(request, response)
-
-    async def iterate_body(self, response: httpx.Response) -> AsyncGenerator[bytes, None]:
-        try:
-            async for chunk in response.aiter_bytes():
-                yield chunk
-        finally:
-            await response.aclose()
+    async def send(self, request: Request, replica: Replica) -> Response | OpenResponse:
+        return await self._transport.send(request, replica)
 
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -100,7 +91,7 @@ class TaskCore(Core):
         for batcher in self._batchers.values():
             await batcher.wait_until_idle()
         await asyncio.gather(*self._releases)
-        await self._http.aclose()
+        await self._transport.aclose()
 
     async def _try_batch(
         self, rule: str, calls: Sequence[AcquireCall]
@@ -198,3 +189,14 @@ class AsyncClient(LimitMethods):
         lease = AsyncLease(self._core, template, resource, holder)
         async with lease.hold(wait):
             yield lease
+
+
+def _make_transport(wire: Wire) -> _Transport:
+    """Return a transport by aiohttp if that is installed, else by httpx2."""
+    try:  # here, because Client and the command start faster without aiohttp
+        from waitroom.aiohttp_transport import AiohttpTransport  # noqa: PLC0415
+    except ImportError:
+        from waitroom.httpx_transport import AsyncHttpxTransport  # noqa: PLC0415
+
+        return AsyncHttpxTransport(wire)
+    return AiohttpTransport(wire)

@@ -6,13 +6,12 @@ import os
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, ParamSpec, Self, TypeVar
-
-import httpx
 
 from waitroom.blocking import BlockingMethods, blocking, blocking_context, enter_blocking, run
 from waitroom.core import Core
+from waitroom.httpx_transport import HttpxTransport
 from waitroom.jobs import AsyncJobs, Jobs
 from waitroom.leases import Lease
 from waitroom.limits import (
@@ -24,7 +23,7 @@ from waitroom.limits import (
     make_parameters,
 )
 from waitroom.rooms import AsyncRooms, Rooms
-from waitroom.wire import AcquireCall, Document, Replica, Request, Wire
+from waitroom.wire import AcquireCall, Document, OpenResponse, Replica, Request, Response, Wire
 
 Params = ParamSpec("Params")
 Returned = TypeVar("Returned")
@@ -37,22 +36,10 @@ class ThreadCore(Core):
         super().__init__(wire, retries)
         self._open_connections()
 
-    async def send(self, request: Request, replica: Replica) -> Any:
+    async def send(self, request: Request, replica: Replica) -> Response | OpenResponse:
         if self._pid != os.getpid():  # after a fork, the connections are the parent's
             self._open_connections()
-        http_request = self._http.build_request(**self.wire.request_arguments(request, replica))
-        try:
-            response = self._http.send(http_request, stream=request.is_streamed)
-            if not response.is_success:
-                response.read()
-        except httpx.TransportError as error:
-            raise replica.to_unavailable_error(error) from error
-        return replica.parse(request, response)
-
-    async def iterate_body(self, response: httpx.Response) -> AsyncGenerator[bytes, None]:
-        with closing(response):
-            for chunk in response.iter_bytes():
-                yield chunk
+        return await self._transport.send(request, replica)
 
     async def pause(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251 - blocks a thread, not an event loop
@@ -81,10 +68,10 @@ class ThreadCore(Core):
 
     def close(self) -> None:
         if self._pid == os.getpid():
-            self._http.close()
+            self._transport.close()
 
     def _open_connections(self) -> None:
-        self._http = httpx.Client(**self.wire.client_arguments(httpx.HTTPTransport))
+        self._transport = HttpxTransport(self.wire)
         self._pid = os.getpid()
 
 

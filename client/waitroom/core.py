@@ -9,12 +9,12 @@ import logging
 import random
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from waitroom.errors import UnavailableError, WaitroomError
-from waitroom.wire import AcquireCall, Document, Replica, Request, Response, Wire
+from waitroom.wire import AcquireCall, Document, OpenResponse, Replica, Request, Response, Wire
 
 Undo = Callable[[], Coroutine[Any, Any, None]]
 
@@ -34,12 +34,8 @@ class Core(ABC):
         self.preferred = 0
 
     @abstractmethod
-    async def send(self, request: Request, replica: Replica) -> Any:
-        """Send one request. Return the Response, or an OpenResponse if the request is streamed."""
-
-    @abstractmethod
-    def iterate_body(self, response: Any) -> AsyncGenerator[bytes, None]:
-        """Yield the body of an open response in chunks, then close the response."""
+    async def send(self, request: Request, replica: Replica) -> Response | OpenResponse:
+        """Send one request. Return an OpenResponse if the request is streamed."""
 
     @abstractmethod
     async def pause(self, seconds: float) -> None: ...

@@ -9,8 +9,6 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypedDict, Unpack
 
-import httpx
-
 from waitroom.blocking import BlockingMethods, blocking, blocking_context, blocking_iterator
 from waitroom.core import Core, log, make_id
 from waitroom.errors import Queued, Refused, WaitroomError, get_retry_s
@@ -132,12 +130,9 @@ class AsyncJobs:
         """Yield the body of the job's result in chunks, whatever its size."""
         request = Request("GET", build_path("jobs", id, "body"), is_streamed=True)
         response: OpenResponse = await self._core.try_replicas(request)
-        try:
-            async with aclosing(self._core.iterate_body(response.response)) as chunks:
-                async for chunk in chunks:
-                    yield chunk
-        except httpx.TransportError as error:
-            raise response.replica.to_unavailable_error(error) from error
+        async with aclosing(response.chunks) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
     @asynccontextmanager
     async def permit(

@@ -3,12 +3,10 @@
 import json
 import re
 import ssl
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-from urllib.parse import quote
-
-import httpx
+from urllib.parse import quote, urlencode
 
 from waitroom.errors import ConfigError, Problem, RejectedError, UnavailableError
 
@@ -21,8 +19,10 @@ _HINTS = {
     404: "The client's address is to be that of the ops listener (ops_listen).",
 }
 Document = dict[str, Any]
-#: Each thread or batch has a connection. The client closes idle ones before a replica does.
-_LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=30)
+#: Seconds after which the client closes an idle connection: before a replica does.
+KEEPALIVE_S = 30
+#: The maximum number of idle connections to a replica. Each thread or batch in use has one more.
+MAX_IDLE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +87,10 @@ class Response(NamedTuple):
 
 
 class OpenResponse(NamedTuple):
-    """A response whose body has not been read yet."""
+    """A response whose body has not been read yet. To close `chunks` closes the response."""
 
-    replica: "Replica"
-    response: Any
+    status: int
+    chunks: AsyncGenerator[bytes, None]
 
 
 def build_path(*parts: str, root: str = "/v1") -> str:
@@ -109,13 +109,14 @@ class Replica:
             )
         self.url = address.rstrip("/") if self.socket is None else f"http://socket-{number}"
 
-    def parse(self, request: Request, response: httpx.Response) -> Response | OpenResponse:
+    def get_url(self, request: Request) -> str:
+        query = f"?{urlencode(request.query)}" if request.query else ""
+        return self.url + request.path + query
+
+    def parse(self, request: Request, status: int, content: bytes) -> Response:
         """Parse a response. Raises UnavailableError if a retry may help, else RejectedError."""
-        if request.is_streamed and response.is_success:
-            return OpenResponse(self, response)
-        status = response.status_code
         try:
-            document = json.loads(response.content)
+            document = json.loads(content)
         except ValueError:
             document = None
         if request.is_expected(status, document):
@@ -130,20 +131,21 @@ class Replica:
             raise UnavailableError(text, problem=problem)
         raise RejectedError(text, problem)
 
-    def to_unavailable_error(self, error: httpx.TransportError) -> UnavailableError:
-        is_sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
-        if not is_sent:
-            reason = re.sub(r"\[.*\] ", "", str(error)).lower() or "no connection in time"
-            why = (
-                f"no replica answers at {self.address}: {reason}; is it running, and is that its "
-                "ops_listen?"
-            )
-        elif isinstance(error, httpx.TimeoutException):
-            allowed_s = error.request.extensions["timeout"]["read"]
-            why = f"the replica at {self.address} did not answer within {allowed_s:g} s"
-        else:
-            why = f"the replica at {self.address} closed the connection ({error})"
-        return UnavailableError(why, is_sent=is_sent)
+    def make_unreachable_error(self, reason: object) -> UnavailableError:
+        """Return the error for a request that was never sent. `reason` is empty for a timeout."""
+        text = re.sub(r"\[.*\] ", "", str(reason)).lower() or "no connection in time"
+        return UnavailableError(
+            f"no replica answers at {self.address}: {text}; is it running, and is that its "
+            "ops_listen?",
+            is_sent=False,
+        )
+
+    def make_timeout_error(self, allowed_s: float) -> UnavailableError:
+        text = f"the replica at {self.address} did not answer within {allowed_s:g} s"
+        return UnavailableError(text)
+
+    def make_closed_error(self, reason: object) -> UnavailableError:
+        return UnavailableError(f"the replica at {self.address} closed the connection ({reason})")
 
 
 class Wire:
@@ -156,41 +158,19 @@ class Wire:
         self.replicas = [Replica(address, number) for number, address in enumerate(addresses)]
         if not self.replicas:
             raise ConfigError(["address: none is given"])
-        self._timeout_s = timeout_s
-        self._headers = httpx.Headers({"Content-Type": "application/json"}, encoding="utf-8")
+        self.timeout_s = timeout_s
+        self.headers = {"Content-Type": "application/json"}
         if token:
-            self._headers["Authorization"] = f"Bearer {token}"
+            self.headers["Authorization"] = f"Bearer {token}"
         if operator:
-            self._headers["X-Waitroom-Operator"] = operator
+            self.headers["X-Waitroom-Operator"] = operator
 
-    def client_arguments(
-        self, transport: type[httpx.HTTPTransport | httpx.AsyncHTTPTransport]
-    ) -> dict[str, Any]:
-        """Return the keyword arguments for the httpx client."""
-        return {
-            "transport": transport(verify=self._load_authorities(), limits=_LIMITS),
-            "mounts": {
-                f"all://{replica.url.removeprefix('http://')}": transport(
-                    uds=replica.socket, limits=_LIMITS, verify=False
-                )
-                for replica in self.replicas
-                if replica.socket is not None
-            },
-            "headers": self._headers,
-            "trust_env": False,  # a proxy in the environment is for public URLs
-        }
+    def get_allowed_s(self, request: Request) -> float:
+        """Return how many seconds may pass without a byte of the response."""
+        return self.timeout_s + request.wait_s
 
-    def request_arguments(self, request: Request, replica: Replica) -> dict[str, Any]:
-        """Return the keyword arguments for httpx's build_request."""
-        return {
-            "method": request.method,
-            "url": replica.url + request.path,
-            "params": request.query or None,
-            "content": request.content,
-            "timeout": httpx.Timeout(self._timeout_s, read=self._timeout_s + request.wait_s),
-        }
-
-    def _load_authorities(self) -> ssl.SSLContext | bool:
-        """Load the system's certificate authorities, but only for HTTPS, because it is slow."""
-        is_needed = any(replica.url.startswith("https:") for replica in self.replicas)
-        return ssl.create_default_context() if is_needed else False
+    def make_tls_context(self) -> ssl.SSLContext:
+        """Return a TLS context with the system's authorities, which load slowly: only for HTTPS."""
+        if any(replica.url.startswith("https:") for replica in self.replicas):
+            return ssl.create_default_context()
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -19,7 +19,7 @@ from sidecar.cli.output import JSON, Unreachable, add_colour, print_json
 from sidecar.kit.progress import progress
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx2
 
     from sidecar.lottery.commitment import PublishedDraw, SavedDraw
 
@@ -99,7 +99,7 @@ def _make_printable(text: object) -> str:
 
 def _fetch_draw(url: str) -> "SavedDraw":
     """Fetch a draw and its places. Raises ClickException."""
-    import httpx  # noqa: PLC0415
+    import httpx2  # noqa: PLC0415
 
     from sidecar.lottery.commitment import SavedDraw  # noqa: PLC0415
 
@@ -111,7 +111,7 @@ def _fetch_draw(url: str) -> "SavedDraw":
     if not is_url:
         raise click.ClickException(f"{_make_printable(url)}: {_URL_HINT}")
     try:
-        with httpx.Client(
+        with httpx2.Client(
             headers={"Accept": "application/json"},
             timeout=_TIMEOUT_S,
             verify=ssl.create_default_context(),
@@ -125,17 +125,19 @@ def _fetch_draw(url: str) -> "SavedDraw":
             if draw.secret is None:
                 return SavedDraw(draw=draw, places=[])
             return SavedDraw(draw=draw, places=_fetch_places(client, url, draw))
-    except httpx.TimeoutException:
+    except httpx2.TimeoutException:
         raise Unreachable(f"{url}: no answer in time") from None
-    except httpx.TransportError as error:
-        prefix = "Cannot connect: " if isinstance(error, httpx.ConnectError) else ""
+    except httpx2.TransportError as error:
+        prefix = "Cannot connect: " if isinstance(error, httpx2.ConnectError) else ""
         raise Unreachable(f"{url}: {prefix}{_make_printable(error)}") from None
-    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
         message = _make_printable(str(error) or type(error).__name__)
         raise click.ClickException(f"{url}: {message}") from None
 
 
-def _fetch_places(client: "httpx.Client", url: str, draw: "PublishedDraw") -> list[tuple[str, int]]:
+def _fetch_places(
+    client: "httpx2.Client", url: str, draw: "PublishedDraw"
+) -> list[tuple[str, int]]:
     if draw.places_url is None:
         raise click.ClickException(
             f"the list of {draw.event} is not published (any more): give a file that was saved"
@@ -163,7 +165,7 @@ def _fetch_places(client: "httpx.Client", url: str, draw: "PublishedDraw") -> li
     return places
 
 
-def _get_json(client: "httpx.Client", url: str) -> dict[str, Any]:
+def _get_json(client: "httpx2.Client", url: str) -> dict[str, Any]:
     """Request a JSON object. Raises ClickException if the response is anything else."""
     deadline_s = time.monotonic() + _TIMEOUT_S
     with client.stream("GET", url) as response:

@@ -1,11 +1,13 @@
 """Fixtures for tests of the package `waitroom`: a replica on a redis-server, and its clients."""
 
 import itertools
+import sys
 
 import pytest
 
 from tests.support.service import TOKEN, Api, Service
 from waitroom import AsyncClient, Client
+from waitroom.httpx_transport import AsyncHttpxTransport
 
 RULES = """
 [limits]
@@ -49,9 +51,24 @@ def room(url):
         yield room
 
 
+@pytest.fixture(params=["aiohttp", "httpx2"])
+def new_aclient(request, monkeypatch):
+    """AsyncClient, with aiohttp and as if it were not installed."""
+    is_httpx = request.param == "httpx2"
+    if is_httpx:
+        monkeypatch.setitem(sys.modules, "waitroom.aiohttp_transport", None)
+
+    def make(*arguments, **more):
+        client = AsyncClient(*arguments, **more)
+        assert isinstance(client._core._transport, AsyncHttpxTransport) is is_httpx
+        return client
+
+    return make
+
+
 @pytest.fixture
-async def aroom(url):
-    async with AsyncClient(url, token=TOKEN) as room:
+async def aroom(new_aclient, url):
+    async with new_aclient(url, token=TOKEN) as room:
         yield room
 
 

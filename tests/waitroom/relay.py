@@ -33,6 +33,11 @@ class Faulty(Relay):
         self.lets_pass, self.holds = threading.Event(), threading.Event()
         self.lets_pass.set()
 
+    def lose(self) -> None:
+        """Lose the next response."""
+        with self._lock:
+            self._lose += 1
+
     @property
     def asked(self) -> int:
         """The number of requests that have arrived."""

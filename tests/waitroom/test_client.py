@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import contextlib
 import datetime as dt
 import itertools
 import json
@@ -10,8 +11,8 @@ import signal
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import httpx
 import pytest
 
 from tests.support.processes import free_port, wait_until
@@ -19,7 +20,6 @@ from tests.support.service import TOKEN
 from tests.support.site import ROOT
 from tests.waitroom.relay import Faulty
 from waitroom import (
-    AsyncClient,
     Client,
     ConfigError,
     LeaseLost,
@@ -34,6 +34,32 @@ async def until(true, what):
     await asyncio.to_thread(wait_until, true, what)
 
 
+@contextlib.contextmanager
+def gateway(status, document):
+    """Run a server that gives every request one response. Return its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self):
+            self.rfile.read(int(self.headers["Content-Length"] or 0))
+            body = json.dumps(document).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_DELETE = do_GET  # noqa: N815
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", free_port()), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
 def now(room):
     """Return Redis' time, as an unused limit has it."""
     return room.look("few", n="nobody").at
@@ -43,10 +69,12 @@ def now(room):
 
 
 def test_it_knows_nothing_of_a_replica():
-    """Of packages that are not Python's own the client imports httpx alone, so that a program
-    carries no server along."""
+    """Of packages that are not Python's own the client imports httpx2, and aiohttp in one module,
+    so that a program carries no server along."""
     names = set()
     for file in (ROOT / "client").rglob("*.py"):
+        if file.name == "aiohttp_transport.py":
+            continue
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Import):
                 names |= {alias.name for alias in node.names}
@@ -54,7 +82,7 @@ def test_it_knows_nothing_of_a_replica():
                 assert node.level == 0
                 names.add(node.module)
     tops = {name.split(".")[0] for name in names}
-    assert tops - sys.stdlib_module_names == {"httpx", "waitroom"}
+    assert tops - sys.stdlib_module_names == {"httpx2", "waitroom"}
 
 
 # Limits.
@@ -107,13 +135,13 @@ async def test_who_is_cancelled_asleep_gives_the_moment_back(room, aroom, n):
     assert room.look("slow", n=n).at == second
 
 
-async def test_who_is_cancelled_before_the_answer_gives_it_back(room, url, n):
+async def test_who_is_cancelled_before_the_answer_gives_it_back(new_aclient, room, url, n):
     """The permit of a cancelled task is given back before the client is closed."""
     room.acquire("slow", n=n)
     second = room.look("slow", n=n).at
     with Faulty(url) as relay:
         relay.lets_pass.clear()
-        async with AsyncClient(relay.address, token=TOKEN) as aroom:
+        async with new_aclient(relay.address, token=TOKEN) as aroom:
             task = asyncio.create_task(aroom.acquire("slow", n=n, wait=True))
             await until(relay.holds.is_set, "the reply")
             task.cancel()
@@ -187,19 +215,19 @@ async def test_a_function_that_does_not_wait_is_not_called_early(room, aroom, n)
 def test_a_child_has_connections_of_its_own(room, n):
     """A client that was used before a fork asks anew after it, in both processes."""
     room.look("many", n=n)
-    parents = room._core._http
+    parents = room._core._transport
     pid = os.fork()
     if pid == 0:
         try:
             with room:
                 told = [room.acquire("many", n=f"child-{n}").key for _ in range(20)]
-            is_right = room._core._http is not parents and set(told) == {f"child-{n}"}
+            is_right = room._core._transport is not parents and set(told) == {f"child-{n}"}
             os._exit(0 if is_right else 1)
         finally:
             os._exit(2)
     assert {room.acquire("many", n=n).key for _ in range(20)} == {str(n)}
     assert os.waitpid(pid, 0)[1] == 0
-    assert room._core._http is parents
+    assert room._core._transport is parents
 
 
 def test_threads_share_a_client(room, n):
@@ -215,13 +243,13 @@ def test_threads_share_a_client(room, n):
         assert sum(threads.map(ask, range(45))) == 30
 
 
-async def test_who_gives_up_asking_again_gives_it_back(room, url, n):
+async def test_who_gives_up_asking_again_gives_it_back(new_aclient, room, url, n):
     """A call whose response was lost gives its permit back if it is not tried again. One with the
     caller's own id keeps it."""
     with Faulty(url, lose=1) as relay, pytest.raises(UnavailableError):
         Client(relay.address, token=TOKEN, retries=0).acquire("slow", n=n, id="mine")
     with Faulty(url, lose=1) as relay:
-        async with AsyncClient(relay.address, token=TOKEN, retries=1) as aroom:
+        async with new_aclient(relay.address, token=TOKEN, retries=1) as aroom:
             pauses = asyncio.Event()
 
             async def sleep(_):
@@ -256,26 +284,19 @@ async def test_who_gives_up_asking_again_gives_it_back(room, url, n):
         (422, {"errors": 7, "title": None}, RejectedError),
     ],
 )
-async def test_what_no_replica_said_is_an_error(monkeypatch, status, document, error):
+async def test_what_no_replica_said_is_an_error(new_aclient, status, document, error):
     """A gateway's 429, a page of a captive portal or a list that is too short is an error, neither
     a permission nor an endless wait."""
-    reply = httpx.Response(status, content=json.dumps(document))
-
-    async def areply(*_, **__):
-        return reply
-
-    with Client("http://127.0.0.1:1", retries=0) as room:
-        monkeypatch.setattr(room._core._http, "send", lambda *_, **__: reply)
+    with gateway(status, document) as address, Client(address, retries=0) as room:
         for ask in (room.acquire, room.look):
             with pytest.raises(error, match=f"{status}"):
                 ask("few", n=1)
         with pytest.raises((UnavailableError, RejectedError)), room.lease("title", "a", wait=0):
             pass
-    async with AsyncClient("http://127.0.0.1:1", retries=0) as aroom:
-        monkeypatch.setattr(aroom._core._http, "send", areply)
-        calls = (aroom.acquire("few", n=n) for n in range(2))
-        told = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 10)
-        assert [type(one) for one in told] == [error] * 2
+        async with new_aclient(address, retries=0) as aroom:
+            calls = (aroom.acquire("few", n=n) for n in range(2))
+            told = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 10)
+            assert [type(one) for one in told] == [error] * 2
 
 
 # Permits.
@@ -436,7 +457,9 @@ def test_an_interrupted_thread_leaves_the_line(room, in_use, n):
         signal.signal(signal.SIGUSR1, before)
 
 
-async def test_a_block_that_outlives_its_term_does_not_end_without_a_word(room, url, n, caplog):
+async def test_a_block_that_outlives_its_term_does_not_end_without_a_word(
+    new_aclient, room, url, n, caplog
+):
     """A block that outlives the term ends with LeaseLost, and check() raises it before. The block's
     own error comes through, with a warning in the log."""
 
@@ -456,7 +479,7 @@ async def test_a_block_that_outlives_its_term_does_not_end_without_a_word(room, 
     with pytest.raises(ZeroDivisionError), room.lease("title", str(n)) as lease:
         outlive(lease, then=ZeroDivisionError)
     assert f"lease title/{n} was over before its block" in caplog.messages
-    async with AsyncClient(url, token=TOKEN) as aroom:
+    async with new_aclient(url, token=TOKEN) as aroom:
         with pytest.raises(LeaseLost, match=over):
             async with aroom.lease("title", str(n)) as lease:
                 outlive(lease)
@@ -525,7 +548,7 @@ def test_an_address_that_cannot_be_is_told_at_once(address):
         Client(address)
 
 
-async def test_no_replica_is_told_with_its_address(n):
+async def test_no_replica_is_told_with_its_address(new_aclient, n):
     """If nobody listens, UnavailableError names the address."""
     address = f"http://127.0.0.1:{free_port()}"
     with (
@@ -533,7 +556,7 @@ async def test_no_replica_is_told_with_its_address(n):
         pytest.raises(UnavailableError, match=f"no replica answers at {address}: .*refused"),
     ):
         room.acquire("few", n=n)
-    async with AsyncClient(address, retries=1) as aroom:
+    async with new_aclient(address, retries=1) as aroom:
         with pytest.raises(UnavailableError, match=f"no replica answers at {address}"):
             await aroom.acquire("few", n=n)
         with pytest.raises(UnavailableError):
@@ -553,7 +576,7 @@ def test_a_reply_that_does_not_come_is_told(url, n):
 
 
 @pytest.mark.parametrize("fault", ["lose", "away"])
-async def test_a_retried_call_counts_once(room, url, n, fault):
+async def test_a_retried_call_counts_once(new_aclient, room, url, n, fault):
     """A call whose first response is lost, or a 503, is sent again and counted once, alone or with
     others. Without retries it is an error."""
     with (
@@ -563,7 +586,7 @@ async def test_a_retried_call_counts_once(room, url, n, fault):
         assert retrying.acquire("many", n=f"{n}-a").remaining == 299
         assert relay.asked == 2
     with Faulty(url, **{fault: 1}) as relay:
-        async with AsyncClient(relay.address, token=TOKEN) as retrying:
+        async with new_aclient(relay.address, token=TOKEN) as retrying:
             await asyncio.gather(*(retrying.acquire("many", n=f"{n}-b") for _ in range(20)))
     with (
         Faulty(url, **{fault: 1}) as relay,
@@ -600,10 +623,10 @@ def test_a_unix_socket_is_an_address(url, service, n):
 # Many at a time.
 
 
-async def test_calls_that_come_together_go_together(url, n):
+async def test_calls_that_come_together_go_together(new_aclient, url, n):
     """Of 500 tasks exactly the limit is granted, in at most 20 requests."""
     with Faulty(url) as relay:
-        async with AsyncClient(relay.address, token=TOKEN) as room:
+        async with new_aclient(relay.address, token=TOKEN) as room:
             asked = (room.acquire("many", n=n) for _ in range(500))
             told = await asyncio.gather(*asked, return_exceptions=True)
         assert sum(isinstance(each, Refused) for each in told) == 200
@@ -634,14 +657,14 @@ def dead():
     return f"http://127.0.0.1:{free_port()}"
 
 
-async def test_a_stopped_replica_is_not_the_end(url, dead, n):
+async def test_a_stopped_replica_is_not_the_end(new_aclient, url, dead, n):
     """If the first replica does not answer, the next one is asked, and from then on first."""
     with Client([dead, url], token=TOKEN, retries=0) as client:
         assert client.acquire("few", n=n).allowed
         assert client._core.wire.replicas[client._core.preferred].address == url
         with client.lease("title", str(n)) as lease:
             assert lease.fence
-    async with AsyncClient([dead, url], token=TOKEN, retries=0) as aclient:
+    async with new_aclient([dead, url], token=TOKEN, retries=0) as aclient:
         assert (await aclient.look("few", n=n)).remaining == 1
         told = await asyncio.gather(*(aclient.acquire("many", n=n) for _ in range(20)))
         assert all(each.allowed for each in told)
@@ -654,7 +677,7 @@ async def test_a_stopped_replica_is_not_the_end(url, dead, n):
 
 
 @pytest.mark.parametrize("fault", ["lose", "away"])
-async def test_a_call_that_moves_on_counts_once(room, url, n, fault):
+async def test_a_call_that_moves_on_counts_once(new_aclient, room, url, n, fault):
     """A call whose response is lost at the first replica, or a 503, goes to the next, and counts
     once."""
     with (
@@ -664,10 +687,27 @@ async def test_a_call_that_moves_on_counts_once(room, url, n, fault):
         assert client.acquire("many", n=n).remaining == 299
         assert relay.asked == 1
     with Faulty(url, **{fault: 1}) as relay:
-        async with AsyncClient([relay.address, url], token=TOKEN, retries=0) as client:
+        async with new_aclient([relay.address, url], token=TOKEN, retries=0) as client:
             await asyncio.gather(*(client.acquire("many", n=n) for _ in range(20)))
             assert relay.asked == 1
     assert room.look("many", n=n).remaining == 279
+
+
+async def test_a_closed_connection_is_no_reason_to_repeat(new_aclient, url, n):
+    """A server that reads a request and closes the connection may have acted on it: an unknown POST
+    is sent once, on a new connection and on a reused one."""
+    body = {"fields": {"n": str(n)}}
+    for earlier in (0, 1):
+        with Faulty(url) as relay:
+            async with new_aclient([relay.address, url], token=TOKEN) as aroom:
+                for _ in range(earlier):
+                    await aroom.request("GET", "/v1/leases")
+                relay.lose()
+                with pytest.raises(UnavailableError, match="closed the connection") as caught:
+                    await aroom.request("POST", "/v1/limits/few/acquire", body)
+                assert caught.value.is_sent
+                assert relay.asked == earlier + 1
+                assert (await aroom.look("few", n=n)).remaining == 1 - earlier
 
 
 def test_what_is_not_safe_to_repeat_is_not_repeated(url, n):
