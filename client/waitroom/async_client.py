@@ -183,11 +183,17 @@ class AsyncClient(LimitMethods):
 
     @asynccontextmanager
     async def lease(
-        self, template: str, resource: str, *, holder: str = "", wait: float | None = None
+        self,
+        template: str,
+        resource: str,
+        *,
+        holder: str = "",
+        wait: float | None = None,
+        renew: bool = False,
     ) -> AsyncGenerator[AsyncLease, None]:
         """Hold a lease while the block runs; see Client.lease."""
         lease = AsyncLease(self._core, template, resource, holder)
-        async with lease.hold(wait):
+        async with lease.hold(wait, renew=renew):
             yield lease
 
 

@@ -149,14 +149,21 @@ class Client(BlockingMethods[LimitMethods]):
 
     @contextmanager
     def lease(
-        self, template: str, resource: str, *, holder: str = "", wait: float | None = None
+        self,
+        template: str,
+        resource: str,
+        *,
+        holder: str = "",
+        wait: float | None = None,
+        renew: bool = False,
     ) -> Iterator[Lease]:
         """Hold a lease while the block runs. Queue for at most `wait` seconds, or forever if None.
-        All clients with the same `holder` share one lease. By default the holder is a new id.
+        All clients with the same `holder` share one lease. By default the holder is a new id. With
+        `renew`, a thread renews the lease whenever a third of its term has passed.
 
         Raises Queued if the time to wait is over, Refused if the queue is full, and LeaseLost after
         a block that ran longer than the term, unless the block itself raised.
         """
         lease = Lease(self._core, template, resource, holder)
-        with enter_blocking(lease.hold(wait)):
+        with enter_blocking(lease.hold(wait, renew=renew)):
             yield lease

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from datetime import datetime
 
 from waitroom.blocking import run
@@ -20,8 +20,12 @@ from waitroom.errors import (
 from waitroom.model import LEASE_MEMBERS
 from waitroom.wire import Document, Request, Response, build_path
 
-#: Seconds between two polls if a response does not say how long to wait.
-DEFAULT_REFRESH_S = 1.0
+#: How long a replica keeps a poll open at most, in seconds.
+POLL_S = 20.0
+#: The least time between two polls, in seconds, because a replica that shuts down responds at once.
+MIN_POLL_S = 0.5
+#: The least time between two renewals in the background, in seconds.
+MIN_RENEW_S = 0.1
 
 
 class HeldLease:
@@ -38,6 +42,8 @@ class HeldLease:
         #: The beginning and the end of the term, by the clock of Redis.
         self.granted_at = self.expires_at = datetime.min  # noqa: DTZ901 - until the lease is granted
         self._ends_at_monotonic_s = 0.0
+        #: Whether the replica does not renew the lease any more.
+        self._is_last_term = False
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self} fence={self.fence}>"
@@ -57,11 +63,15 @@ class HeldLease:
             raise LeaseLost(f"lease {self} is over: its term ended, and others may have it by now")
 
     @asynccontextmanager
-    async def hold(self, wait: float | None) -> AsyncGenerator[None, None]:
-        """Hold the lease while the block runs. Queue for at most `wait` seconds (None: forever)."""
+    async def hold(self, wait: float | None, *, renew: bool = False) -> AsyncGenerator[None, None]:
+        """Hold the lease while the block runs. Queue for at most `wait` seconds (None: forever).
+        With `renew`, renew the lease whenever a third of its term has passed."""
         await self._acquire(wait)
         try:
-            yield
+            third_s = max(MIN_RENEW_S, self.left_seconds / 3)
+            repeated = self._core.run_repeatedly(self._renew_or_log, third_s)
+            async with repeated if renew else nullcontext():
+                yield
             self.check()
         finally:
             await self._release()
@@ -75,14 +85,9 @@ class HeldLease:
                 left_s = deadline - time.monotonic()
                 if left_s <= 0:
                     raise Queued(f"lease {self} is held by somebody else", document)  # noqa: TRY301
-                refresh_s = document["refresh_after_seconds"]
-                pause_s = DEFAULT_REFRESH_S if refresh_s is None else refresh_s
-                await self._core.pause(min(left_s, pause_s))
-                sent_at, order = time.monotonic(), document["order"]
-                document = await self._fetch()
-                if document["state"] == "granted":
-                    self._store_grant(document, sent_at)
-                elif document["state"] == "gone":
+                order = document["order"]
+                document = await self._poll(min(left_s, POLL_S))
+                if document["state"] == "gone":
                     document = await self._join(order)
         except (Refused, RejectedError):
             raise  # the holder is not in the queue
@@ -105,8 +110,21 @@ class HeldLease:
             self._store_grant(document, sent_at)
         return document
 
-    async def _fetch(self) -> Document:
-        request = Request("GET", self._path, {"holder": self.holder}, members=LEASE_MEMBERS)
+    async def _poll(self, wait_s: float) -> Document:
+        """Fetch the lease when it is granted, or the place in the queue after `wait_s` seconds."""
+        sent_at = time.monotonic()
+        document = await self._fetch(wait_s)
+        if document["state"] == "granted":
+            self._store_grant(document, sent_at + document.get("held_seconds", 0))
+        elif document["state"] == "waiting":
+            await self._core.pause(max(0, sent_at + min(wait_s, MIN_POLL_S) - time.monotonic()))
+        return document
+
+    async def _fetch(self, wait_s: float = 0) -> Document:
+        query = {"holder": self.holder}
+        if wait_s:
+            query["wait"] = f"{wait_s:.3f}"
+        request = Request("GET", self._path, query, members=LEASE_MEMBERS, wait_s=wait_s)
         document: Document = await self._core.call(request)
         return document
 
@@ -125,6 +143,22 @@ class HeldLease:
             raise RejectedError(f"lease {self} is not renewed: {problem.detail}", problem)
         raise LeaseLost(f"lease {self} is over: {problem.detail}")
 
+    async def _renew_or_log(self) -> None:
+        """Renew the lease in the background. If that is not allowed, the lease ends with its term;
+        if the lease is lost, check() and the end of the block raise LeaseLost."""
+        if not self.left_seconds or self._is_last_term:
+            return
+        try:
+            await self._renew()
+        except LeaseLost as error:
+            self._ends_at_monotonic_s = 0.0
+            log.warning("%s", error)
+        except RejectedError as error:
+            self._is_last_term = True
+            log.warning("%s", error)
+        except WaitroomError as error:
+            log.warning("lease %s is not renewed yet: %s", self, error)
+
     async def _release(self) -> None:
         """Release the lease. If the request fails, the lease still ends with its term."""
         if not self.left_seconds:
@@ -137,7 +171,8 @@ class HeldLease:
             log.warning("lease %s is not given up before its term: %s", self, error)
 
     def _store_grant(self, document: Document, sent_at: float) -> None:
-        """Store a granted or renewed term. `sent_at` is time.monotonic() before the request."""
+        """Store a granted or renewed term. `sent_at` is time.monotonic() before the replica read
+        it."""
         self.fence = document["fence"]
         self.granted_at = datetime.fromisoformat(document["granted_at"])
         self.expires_at = datetime.fromisoformat(document["expires_at"])

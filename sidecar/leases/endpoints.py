@@ -134,8 +134,8 @@ async def find_lease(request: web.Request, params: schemas.FindParameters) -> sc
     template, owner = _find_template(request), owner_of(request).name
     poll = partial(template.poll, params.resource, params.holder, owner=owner)
     with _listen(request, params, params.holder) as woken:
-        state = await _wait(request, woken, poll, await poll(), params.wait)
-    return _make_status(params, params.holder, state)
+        state, held_s = await _wait(request, woken, poll, await poll(), params.wait)
+    return _make_status(params, params.holder, state, held_s)
 
 
 @ENDPOINTS.post(
@@ -160,8 +160,8 @@ async def take_lease(
     poll = partial(template.poll, params.resource, body.holder, owner=owner)
     with _listen(request, params, body.holder) as woken:
         state = await template.take(params.resource, body.holder, owner=owner, order=body.order)
-        state = await _wait(request, woken, poll, state, params.wait)
-    lease = _make_status(params, body.holder, state)
+        state, held_s = await _wait(request, woken, poll, state, params.wait)
+    lease = _make_status(params, body.holder, state, held_s)
     if state.outcome is LeaseOutcome.FULL:
         limit = template.settings.max_waiting
         raise ProblemError(
@@ -243,27 +243,30 @@ async def _wait(
     poll: Callable[[], Awaitable[HolderState]],
     state: HolderState,
     wait_s: float,
-) -> HolderState:
+) -> tuple[HolderState, float | None]:
     """Poll a waiting holder's state when it is woken, and when a heartbeat is due. Return the
-    latest state when the holder no longer waits, or after `wait_s` seconds."""
-    polls, ends_s = request.app[LONG_POLLS], time.monotonic() + wait_s
-    pause_s, failure = state.refresh_ms / 1000, None
+    latest state when the holder no longer waits, or after `wait_s` seconds; and after how many
+    seconds it was read, or None without `wait`."""
+    polls, began_s = request.app[LONG_POLLS], time.monotonic()
+    held_s, pause_s, failure = 0.0, state.refresh_ms / 1000, None
     while state.outcome is LeaseOutcome.WAITING and not polls.is_closed:
-        if (left_s := ends_s - time.monotonic()) <= 0:
+        if (left_s := began_s + wait_s - time.monotonic()) <= 0:
             break
         await wait_for(woken, min(left_s, _align(pause_s)))
         # A lease would be taken for nobody. The client may come again, so the place is kept.
         if is_gone(request) or polls.is_closed:
             break
         woken.clear()
+        polled_s = time.monotonic() - began_s
         try:
-            state, failure = await poll(), None
-            pause_s = state.refresh_ms / 1000
+            state = await poll()
         except StoreError as error:  # an outage that is over soon costs no request
             failure, pause_s = error, RETRY_S
+        else:
+            failure, held_s, pause_s = None, polled_s, state.refresh_ms / 1000
     if failure is not None:
         raise failure
-    return state
+    return state, held_s if wait_s else None
 
 
 def _align(pause_s: float) -> float:
@@ -283,7 +286,9 @@ def _make_lease_over_problem(resource: str, fence: int) -> ProblemError:
     )
 
 
-def _make_status(path: schemas.LeasePath, holder: str, state: HolderState) -> schemas.LeaseStatus:
+def _make_status(
+    path: schemas.LeasePath, holder: str, state: HolderState, held_s: float | None = None
+) -> schemas.LeaseStatus:
     members: dict[str, Any] = {"state": state.outcome.name.lower(), "waiting": state.waiting}
     if state.outcome is LeaseOutcome.GRANTED:
         members |= {"waiting": None, "fence": state.fence}
@@ -300,6 +305,7 @@ def _make_status(path: schemas.LeasePath, holder: str, state: HolderState) -> sc
         wait_seconds=_to_seconds(state.wait_ms),
         refresh_after_seconds=_to_seconds(state.refresh_ms or None),
         updated_at=iso(state.now_ms),
+        held_seconds=held_s,
         **members,
     )
 

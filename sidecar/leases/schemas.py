@@ -17,6 +17,7 @@ from sidecar.http.models import (
     Seconds,
     Time,
     matching,
+    optional,
     wanted,
 )
 from sidecar.http.problem_kinds import Kind, unknown
@@ -159,6 +160,9 @@ class LeaseStatus(Reply):
     lost its data."""
     refresh_after_seconds: Seconds | None = None
     """After what time a waiting holder must send a heartbeat to keep its place. null: no need."""
+    held_seconds: Annotated[Seconds | None, optional] = None
+    """With `wait`: how long the request was open when this state was read. The lease lasts for
+    `expires_in_seconds` from then on."""
     updated_at: Time
     """The time of this response, by the clock of Redis."""
 

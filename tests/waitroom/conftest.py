@@ -29,6 +29,10 @@ key = "{n}"
 title = {term = "60s"}
 desk = {term = "60s", renewable = true}
 full = {term = "60s", max_waiting = 0}
+# No heartbeat is due while a test runs, so only the release can wake a holder.
+rare = {term = "1h", heartbeat_interval = "1h", heartbeat_timeout = "1h"}
+brief = {term = "4s", renewable = true}
+last = {term = "4s", renewable = true, max_term = "5s"}
 """
 
 _numbers = itertools.count(1)

@@ -416,6 +416,69 @@ def test_who_waits_has_it_next(room, in_use, n):
         assert later.result(20) > lease.fence
 
 
+def test_a_release_wakes_the_next(room, in_use, n):
+    """In the order of coming, although no heartbeat is due for half an hour. The others wait on."""
+    held = []
+
+    def edit(name):
+        with room.lease("rare", str(n), holder=name) as lease:
+            held.append((name, lease.fence))
+
+    with ThreadPoolExecutor(5) as threads:
+        with room.lease("rare", str(n), holder="a"):
+            later = []
+            for number in range(5):
+                later.append(threads.submit(edit, f"h{number}"))
+                wait_until(lambda k=number: in_use("rare", n)[1] == k + 1, "the next in line")
+        for each in later:
+            each.result(20)
+    assert [name for name, _ in held] == [f"h{number}" for number in range(5)]
+    assert held == sorted(held, key=lambda each: each[1])
+
+
+async def test_a_lease_is_renewed_by_itself(room, aroom, in_use, n):
+    """With `renew` it outlives its term in both clients, and then the next one has a whole term,
+    however long it has waited."""
+
+    def edit():
+        with room.lease("brief", str(n), holder="a", renew=True) as lease:
+            first = lease.expires_at
+            wait_until(lambda: now(room) - first > dt.timedelta(seconds=1), "more than a term")
+            assert lease.left_seconds > 0
+            lease.check()
+
+    thread = asyncio.create_task(asyncio.to_thread(edit))
+    await until(lambda: in_use("brief", n)[0] == ["a"], "the first holder")
+    async with aroom.lease("brief", str(n), holder="b", renew=True) as lease:
+        await thread
+        assert lease.left_seconds > 0
+        first = lease.expires_at
+        await until(lambda: now(room) - first > dt.timedelta(seconds=1), "more than a term")
+        lease.check()
+
+
+async def test_a_lease_that_cannot_be_renewed_is_lost(room, aroom, api, n, caplog):
+    """With `renew` the block of a lease that somebody released, or whose longest term is over, ends
+    with LeaseLost, which check() raises before."""
+
+    def lose(lease):
+        api.call("DELETE", f"/leases/brief/{n}?holder=a")
+        wait_until(lambda: not lease.left_seconds, "the renewal")
+        with pytest.raises(LeaseLost, match=over):
+            lease.check()
+
+    over = f"lease brief/{n} is over"
+    with (
+        pytest.raises(LeaseLost, match=over),
+        room.lease("brief", str(n), holder="a", renew=True) as lease,
+    ):
+        lose(lease)
+    with pytest.raises(LeaseLost, match=f"lease last/{n} is over"):
+        async with aroom.lease("last", str(n), holder="a", renew=True) as lease:
+            await until(lambda: not lease.left_seconds, "the end of the longest term")
+    assert f"lease last/{n} is not renewed: max_term is reached" in caplog.text
+
+
 async def test_a_cancelled_task_leaves_the_line(aroom, in_use, n):
     """A task that is cancelled while it waits leaves the queue before it ends."""
 
