@@ -8,11 +8,14 @@ import structlog
 from structlog.stdlib import ProcessorFormatter
 from structlog.typing import Processor
 
+from sidecar.kit.trace_context import add_trace_id
+
 
 def start_logging(level: str, log_format: str) -> None:
     """Configure the log as the settings log_level and log_format say. Omit messages of libraries
     below the level of a warning."""
     shared: list[Processor] = [
+        add_trace_id,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,

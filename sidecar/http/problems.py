@@ -19,6 +19,12 @@ from sidecar.kit.errors import (
     StoreError,
     UnknownNameError,
 )
+from sidecar.kit.trace_context import (
+    TRACEPARENT,
+    log_trace,
+    read_trace_context,
+    stop_logging_trace,
+)
 
 #: The value of Retry-After while Redis or the database is unavailable, seconds.
 STORE_RETRY_S = 5
@@ -79,7 +85,11 @@ class ProblemError(Exception):
 
 @web.middleware
 async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Convert the exceptions of handlers to problem documents."""
+    """Convert the exceptions of handlers to problem documents. The request's log lines have the id
+    of its trace."""
+    token = None
+    if TRACEPARENT in request.headers:
+        token = log_trace(read_trace_context(request.headers))
     try:
         return await handler(request)
     except web.HTTPException as error:
@@ -98,6 +108,9 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     except Exception:
         log.exception("unexpected", path=request.rel_url.raw_path)
         return problem(kinds.INTERNAL_ERROR, detail="It was logged.")
+    finally:
+        if token is not None:  # the same task answers the next request
+            stop_logging_trace(token)
 
 
 _UNCHANGED = "Nothing was changed."

@@ -20,6 +20,8 @@ from enum import StrEnum
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from sidecar.kit.errors import SidecarError
+from sidecar.kit.trace_context import HEADERS as TRACE_HEADERS
+from sidecar.kit.trace_context import get_trace_id
 
 JobKind: TypeAlias = Literal["offline", "online"]
 #: How Redis counts a call. answered: the job succeeded. rejected: the response has a status that
@@ -107,8 +109,10 @@ class NewJob:
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the job's content without its grant, because each signature differs."""
-        request = [self.method, self.path, self.query, sorted(self.headers.items())]
+        """A digest of the job's content without its grant, because each signature differs, and
+        without its trace, because a client may repeat a submission in another one."""
+        headers = {name: text for name, text in self.headers.items() if name not in TRACE_HEADERS}
+        request = [self.method, self.path, self.query, sorted(headers.items())]
         content: list[Any] = [self.target, self.kind, *request, self.class_name, self.callback_url]
         if self.run_at_ms is not None or self.delay_s is not None:
             content += [self.run_at_ms, self.delay_s]
@@ -167,6 +171,15 @@ class Job:
     #: When the callback is sent next. None if no callback is due.
     callback_ms: int | None = None
     callback_tries: int = 0
+
+    @property
+    def trace(self) -> dict[str, str]:
+        """Return the headers of W3C Trace Context that were submitted. Empty if there were none."""
+        return {name: self.headers[name] for name in TRACE_HEADERS if name in self.headers}
+
+    @property
+    def trace_id(self) -> str | None:
+        return get_trace_id(self.headers)
 
     @property
     def is_ended(self) -> bool:

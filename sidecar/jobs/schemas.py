@@ -132,6 +132,12 @@ _OFFLINE_EXAMPLE: dict[str, Any] = {
 
 
 class SubmitHeaders(Headers):
+    traceparent: str | None = None
+    """The trace in which the job is called (W3C Trace Context), unless the job's own headers name
+    one. It is kept with the job, and sent to the target and with the callback. A malformed one is
+    dropped."""
+    tracestate: str | None = None
+    """The vendors' part of the trace."""
     idempotency_key: str | None = None
     """The same as `idempotency_key` in the body, in quotes or plain. 422 if both are given and
     differ."""
@@ -269,6 +275,9 @@ class JobDocument(Reply):
     """The permit for one call, for an online job in state `called`."""
     permit_expires_at: Annotated[At | None, Field(validation_alias="permit_expires_ms")]
     """When the permit expires."""
+    trace_id: str | None
+    """The id of the trace (W3C Trace Context) in which the job was submitted: 32 hexadecimal
+    digits."""
     result: JobResult | None = None
     """The target's response."""
 

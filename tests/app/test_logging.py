@@ -80,3 +80,61 @@ def test_a_console_shows_the_same_as_text():
     assert "UserWarning" not in text
     with pytest.raises(json.JSONDecodeError):
         json.loads(text.splitlines()[0])
+
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+#: Answers two requests on one connection, of which the first has a trace.
+TRACED_PROGRAM = f"""
+import asyncio, sys
+import structlog
+from aiohttp import web
+from sidecar.app.log import start_logging
+from sidecar.http.problems import problems
+
+log = structlog.get_logger()
+
+async def work():
+    log.info("background")
+
+async def answer(request):
+    await asyncio.sleep(0)
+    log.info("request", path=request.path)
+    await asyncio.create_task(work())
+    if request.path == "/fail":
+        raise ValueError
+    return web.Response()
+
+async def main():
+    app = web.Application(middlewares=[problems])
+    app.add_routes([web.get("/{{name}}", answer)])
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    reader, writer = await asyncio.open_connection(*runner.addresses[0])
+    writer.write(b"GET /fail HTTP/1.1\\r\\nHost: x\\r\\n"
+                 b"traceparent: 00-{TRACE}-00f067aa0ba902b7-01\\r\\n\\r\\n")
+    await reader.readuntil(b"}}")
+    writer.write(b"GET /next HTTP/1.1\\r\\nHost: x\\r\\nConnection: close\\r\\n\\r\\n")
+    await reader.read()
+    await runner.cleanup()
+
+start_logging("info", sys.argv[1])
+asyncio.run(main())
+"""
+
+
+def test_the_lines_of_a_request_have_its_trace():
+    """Those of the next request on the connection have not, nor those of a task that the request
+    started, which may work for others too."""
+    command = [sys.executable, "-c", TRACED_PROGRAM, "json"]
+    done = subprocess.run(
+        command, env=CLEAN, capture_output=True, text=True, timeout=60, check=True
+    )
+    records = [json.loads(line) for line in done.stderr.splitlines()]
+    assert [(record["event"], record.get("trace_id")) for record in records] == [
+        ("request", TRACE),
+        ("background", None),
+        ("unexpected", TRACE),
+        ("request", None),
+        ("background", None),
+    ]

@@ -411,6 +411,72 @@ def test_a_job_is_called_as_it_was_asked_for(place):
     assert job["created_at"] <= job["started_at"] <= job["ended_at"] < job["expires_at"]
 
 
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+TRACED = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01", "tracestate": "vendor=1"}
+
+
+@pytest.mark.parametrize("by", ["header", "field"])
+def test_a_trace_goes_on_to_the_target_and_the_callback(place, by):
+    """The headers of the submission, or those that the job names; unchanged in each try, and in the
+    worker's log lines about the job."""
+    order = {"target": "images", "path": "close", "callback_url": f"{place.receiver.url}{by}/503"}
+    named = {"headers": {"Traceparent": TRACED["traceparent"], "Tracestate": "vendor=1"}}
+    submitted = TRACED if by == "header" else {"traceparent": TRACED["traceparent"][:-1] + "0"}
+    job = place.shop.call(
+        "POST", "/jobs", order | ({} if by == "header" else named), headers=submitted
+    ).json
+    assert job["trace_id"] == TRACE
+    assert place.shop.job(job["id"], wait_s=20)["state"] == "failed"
+    wait_until(lambda: len(place.receiver.of(f"{by}/503")) == 2, "the callback's retry")
+    for came in place.receiver.of(f"{by}/503"):
+        assert {name: came.headers[name] for name in TRACED} == TRACED
+    [runner] = place.works.runners
+    lines = [json.loads(line) for line in runner.output.splitlines() if job["id"] in line]
+    assert {line["event"] for line in lines} >= {"attempt_failed", "callback_retried"}
+    assert {line["trace_id"] for line in lines} == {TRACE}
+
+
+def test_each_try_has_the_trace(place):
+    """Of a retried job, and of a job whose caller gave all headers that a job may have."""
+    headers = {f"X-{number}": "1" for number in range(64)}
+    order = {"target": "images", "path": "flaky", "query": "times=1", "headers": headers}
+    sent = place.shop.call("POST", "/jobs", order, headers=TRACED).json
+    job = place.shop.job(sent["id"], wait_s=20)
+    assert (job["state"], job["attempts"]) == ("completed", 2), job
+    heard = json.loads(job["result"]["body"])["headers"]
+    assert {name: heard.get(name, heard.get(name.title())) for name in TRACED} == TRACED
+
+
+def test_a_malformed_trace_is_dropped(place):
+    """The job goes on without it, as W3C Trace Context says."""
+    order = {"target": "images", "path": "ok/untraced"}
+    bad = {"traceparent": TRACED["traceparent"].upper(), "tracestate": "vendor=1"}
+    sent = place.shop.call("POST", "/jobs", order, headers=bad).json
+    job = place.shop.job(sent["id"], wait_s=20)
+    assert (job["state"], job["trace_id"]) == ("completed", None)
+    heard = json.loads(job["result"]["body"])["headers"]
+    assert not {name.lower() for name in heard} & {*TRACED}
+
+
+def test_a_key_names_one_job_in_another_trace(place):
+    """A retry by a caller has a span, and perhaps a trace, of its own. The first one stays."""
+    order = {"target": "still", "path": "ok/1", "idempotency_key": "traced"}
+    first = place.shop.call("POST", "/jobs", order, headers=TRACED)
+    other = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-00"}
+    again = place.shop.call("POST", "/jobs", order, headers=other)
+    assert (first.status, again.status) == (202, 200)
+    assert again.json["id"] == first.json["id"]
+    assert again.json["trace_id"] == TRACE
+
+
+def test_an_online_job_keeps_its_trace(place):
+    """For its callback; its caller makes the call."""
+    order = {"target": "permits", "kind": "online"}
+    sent = place.shop.call("POST", "/jobs", order, headers=TRACED).json
+    assert sent["trace_id"] == TRACE
+    place.shop.call("DELETE", f"/jobs/{sent['id']}")
+
+
 @pytest.mark.parametrize("size", [0, INLINE, INLINE + 1, 290_000])
 def test_a_result_is_whole_whatever_its_size(place, size):
     """Small ones come with the job's document, in base64 where they are no text; all at /body."""

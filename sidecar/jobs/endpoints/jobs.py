@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import structlog
 from aiohttp import web
-from multidict import MultiMapping
+from multidict import CIMultiDict, MultiMapping
 
 from sidecar.http.auth.logged_name import find_logged_name
 from sidecar.http.auth.owner import owner_of
@@ -53,6 +53,8 @@ from sidecar.jobs.schemas import (
 from sidecar.jobs.service import JOBS, Jobs, JobView
 from sidecar.jobs.targets import Target
 from sidecar.kit.errors import DatabaseError, InputError, StoreError, UnknownNameError
+from sidecar.kit.trace_context import HEADERS as TRACE_HEADERS
+from sidecar.kit.trace_context import TRACEPARENT, read_trace_context
 
 log = structlog.get_logger()
 
@@ -385,16 +387,26 @@ def _check_job(body: SubmitJob, headers: MultiMapping[str], target: Target) -> N
     )
     if kind == "offline":
         new = _add_request(new, body, problems)
+        new = replace(new, headers=_add_trace(new.headers, headers))
         try:
             check_request(target.settings, new)
         except InputError as error:
             problems += error.problems
-    elif fields := body.model_dump(include=_CALL_FIELDS, exclude_none=True):
-        names = ", ".join(sorted(fields))
-        problems.append(f"{names}: not of an online job, whose call its caller makes")
+    else:
+        new = replace(new, headers=_add_trace({}, headers))
+        if fields := body.model_dump(include=_CALL_FIELDS, exclude_none=True):
+            names = ", ".join(sorted(fields))
+            problems.append(f"{names}: not of an online job, whose call its caller makes")
     if problems:
         raise InputError(problems)
     return new
+
+
+def _add_trace(headers: dict[str, str], sent: MultiMapping[str]) -> dict[str, str]:
+    """Return a job's headers with the trace that they name, or else with that of the submission."""
+    others = {name: text for name, text in headers.items() if name.lower() not in TRACE_HEADERS}
+    named = CIMultiDict((name, text) for name, text in headers.items() if name not in others)
+    return others | read_trace_context(named if TRACEPARENT in named else sent)
 
 
 def _find_time_problems(body: SubmitJob, now_ms: int) -> list[str]:

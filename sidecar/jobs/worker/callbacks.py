@@ -19,6 +19,7 @@ from sidecar.kit.errors import DatabaseError
 from sidecar.kit.http_post import Message, PostResult, post, signed_headers
 from sidecar.kit.retry import Backoff, Schedule
 from sidecar.kit.tasks import stop_workers
+from sidecar.kit.trace_context import log_trace
 
 #: How often due callbacks are looked up, and how often if no target allows callbacks, in seconds.
 POLL_S, IDLE_S = 1.0, 10.0
@@ -86,13 +87,14 @@ async def call_back_forever(
 async def _send_callback(
     jobs: Jobs, session: aiohttp.ClientSession, metrics: JobMetrics, job: Job
 ) -> None:
+    log_trace(job.trace)
     target, url = jobs.targets.find(job.target), job.callback_url or ""
     post_result = PostResult(reason="the target does not allow the address any more")
     if target is not None and target.settings.may_call_back(url):
         body, secrets = json.dumps(make_document(job)).encode(), target.settings.callback_secrets
         event, id_ = f"job_{job.state}", f"{job.id}-{job.ended_ms}"
         headers = signed_headers(event, id_, body, secrets, now_s=time.time())
-        message = Message(url, body, {**headers, "Content-Type": "application/json"})
+        message = Message(url, body, {**headers, **job.trace, "Content-Type": "application/json"})
         post_result = await post(session, message, timeout_s=TIMEOUT_S)
     tries, about = job.callback_tries + 1, {"job": job.id, "target": job.target}
     pause_s, next_ms = SCHEDULE.pause_s(tries, post_result.retry_after_s), None

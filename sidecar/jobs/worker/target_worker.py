@@ -26,6 +26,7 @@ from sidecar.jobs.worker.target_call import Egress
 from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.retry import Backoff
 from sidecar.kit.tasks import stop_workers, wait_for
+from sidecar.kit.trace_context import log_trace
 
 #: The most jobs that are claimed at a time.
 MAX_CLAIMS = 50
@@ -59,6 +60,7 @@ class _RunningCall:
     reason: str = ""
     #: Whether the result has arrived, so that the call can no longer be aborted.
     is_over: bool = False
+    trace_id: str | None = None
     task: asyncio.Task[None] = field(init=False)
 
 
@@ -173,7 +175,7 @@ class TargetWorker:
         jobs_by_id = {job.id: job for job in started}
         for claim in claims:
             job = jobs_by_id.get(claim.id)
-            call = _RunningCall(claim, until_s)
+            call = _RunningCall(claim, until_s, trace_id=job.trace_id if job else None)
             older = self._running.get(claim.id)
             if older is not None and not older.is_over:  # the rebuilt queue had the job again
                 older.reason = "lost"
@@ -198,6 +200,7 @@ class TargetWorker:
 
     async def _make_call(self, job: Job, call: _RunningCall) -> None:
         target, metrics = self.target, self._jobs.metrics
+        log_trace(job.trace)
 
         async def store_chunk(number: int, data: bytes) -> None:
             add_chunk = self._jobs.store.attempts.add_chunk
@@ -236,6 +239,7 @@ class TargetWorker:
 
     async def _give_up(self, job: Job, claim: Claim) -> None:
         """Fail a job during whose calls too many workers died. It may have caused their deaths."""
+        log_trace(job.trace)
         error = f"{job.failures} workers that took it up were gone before the call was over"
         await self._write(self.target.make_ending(claim.id, claim.fence, State.FAILED, error))
         await self._drop(claim)
@@ -315,7 +319,10 @@ class TargetWorker:
                 continue
             elif state in {"abort", "lost"} or began_s >= call.until_s:
                 call.reason = "abort" if state == "abort" else "lost"
-                log.info("call_cut_off", job=call.claim.id, target=self.target.name, why=state)
+                fields = {"job": call.claim.id, "target": self.target.name, "why": state}
+                if call.trace_id is not None:
+                    fields["trace_id"] = call.trace_id
+                log.info("call_cut_off", **fields)
                 call.task.cancel()
 
 
