@@ -46,6 +46,7 @@ from sidecar.limits.metrics import LimitMetrics
 from sidecar.limits.service import Limit, Limits
 from sidecar.limits.settings import LimitSettings
 from sidecar.limits.store import LimitStore
+from sidecar.limits.worker import refresh_limits_forever
 from sidecar.lottery.service import Draws
 from sidecar.lottery.store import DrawsStore
 from sidecar.rooms.metrics import RoomMetrics
@@ -144,6 +145,7 @@ async def run_replica(settings: Settings, stopping: list[bool]) -> AsyncIterator
             "refresher": partial(refresh_forever, rooms, metrics),
             "sweeper": partial(sweep_forever, rooms, metrics),
             "lease sweeper": partial(sweep_leases_forever, leases),
+            "limit refresher": partial(refresh_limits_forever, limits),
         }
         if not settings.is_in_memory:
             workers["eviction"] = partial(

@@ -16,6 +16,11 @@ def redis_key(limit: str, limited_key: str, part: str) -> str:
     return f"waitroom:{{limit:{limit}}}:{part}:{limited_key}"
 
 
-def limit_values_key(limit: str) -> str:
-    """Return the Redis key of a hash: rate-limited key -> its limit that was set at run time."""
-    return f"waitroom:{{limit:{limit}}}:values"
+def limit_values_keys(limit: str) -> list[str]:
+    """Return the Redis keys of the limits that were set at run time:
+
+    values     hash    rate-limited key -> its limit
+    revisions  zset    rate-limited key -> revision of its last change; a key that was reset too
+    digest     string  the sum of the revisions (limits/lua/parts/revisions.lua)
+    """
+    return [f"waitroom:{{limit:{limit}}}:{part}" for part in ("values", "revisions", "digest")]

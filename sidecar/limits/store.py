@@ -12,6 +12,7 @@ from typing import Any
 from sidecar.kit.batch import CallBatcher
 from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.limits import redis_keys as keys
+from sidecar.limits.changes import Change, RememberedChanges
 from sidecar.limits.model import Call, Decision, Outcome
 from sidecar.limits.settings import MAX_COST, UNLIMITED, LimitSettings
 from sidecar.storage.redis.connect import Store
@@ -26,6 +27,8 @@ UNITS_LIMIT = 1_000
 #: The most permits to remember whose replies were lost. They are released when Redis is available.
 LOST_LIMIT = 1_000
 
+#: The most changes of limits that one call of a script reads.
+CHANGES_LIMIT = 1_000
 #: How many keys one SCAN checks, and the most SCANs of one search.
 SCAN_COUNT = 1_000
 MAX_SCANS = 10
@@ -62,7 +65,9 @@ class LimitStore:
             redis, "limits", name, observer=observer, timeout_s=timeout_s, now=now_us
         )
         self._settings = settings
-        self._values_key = keys.limit_values_key(name)
+        self._values_keys = keys.limit_values_keys(name)
+        self._values_key = self._values_keys[0]
+        self._changes = RememberedChanges()
         self._limit = UNLIMITED if settings.limit is None else settings.limit
         self._values = settings.values
         self._is_paced = settings.on_exceed == "pace"
@@ -132,6 +137,12 @@ class LimitStore:
     async def set_value(self, key: str, limit: int | None) -> None:
         """Set a key's limit for the calls from now on, or reset it to the configured one if `limit`
         is None. Paced calls keep their times."""
+        await self._write_value(key, limit, self._changes.latest)
+
+    async def _write_value(
+        self, key: str, limit: int | None, revision: int, *, restores: bool = False
+    ) -> None:
+        """Write a change and remember it. `revision` as in limits/lua/value.lua."""
         parts = ["", ".free", ".booked"] if self._is_paced else [""]
         args = [
             key,
@@ -139,9 +150,44 @@ class LimitStore:
             self._get_configured_limit(key),
             self._args[0] if self._settings.algorithm in _BUCKET_ALGORITHMS else 0,
             int(self._settings.algorithm in _SET_ALGORITHMS),
+            revision,
+            int(restores),
         ]
-        redis_keys = [self._values_key, *self._make_keys(key, parts)]
-        await self._run(self._scripts.call("value", redis_keys, args, verb="set_value"))
+        redis_keys = [*self._values_keys, *self._make_keys(key, parts)]
+        reply = await self._run(self._scripts.call("value", redis_keys, args, verb="set_value"))
+        if not restores:
+            self._changes.add(key, Change(limit, reply))
+
+    async def refresh_values(self) -> int:
+        """Read the limits that were set at run time since the last call, and remember them. If
+        Redis has lost some of them, write these again, unless Redis has a later change of the key.
+        Return how many were written."""
+        if await self._read_changes(self._changes):
+            return 0
+        found = RememberedChanges()
+        await self._read_changes(found)
+        lost = self._changes.find_later(found)
+        for key, change in lost.items():
+            await self._write_value(key, change.limit, change.revision, restores=True)
+        for key, change in found.by_key.items():
+            self._changes.add(key, change)
+        if not await self._read_changes(self._changes):
+            call = self._scripts.call("recount", self._values_keys, [self._changes.latest])
+            await self._run(call)
+        return len(lost)
+
+    async def _read_changes(self, changes: RememberedChanges) -> bool:
+        """Add the changes since the last one that was read. Return whether Redis has now the same
+        changes."""
+        while True:
+            args = [changes.read_until, CHANGES_LIMIT]
+            call = self._scripts.call("changes", self._values_keys, args)
+            digest, value_count, count, *rows = await self._run(call)
+            for key, limit, revision in zip(rows[::3], rows[1::3], rows[2::3], strict=True):
+                changes.add(text(key), Change(int(limit) if limit else None, revision))
+                changes.read_until = max(changes.read_until, revision)
+            if count < CHANGES_LIMIT:
+                return (digest, value_count) == (changes.digest, changes.value_count)
 
     async def reset_key(self, key: str) -> bool:
         """Delete the state of a key, with the times of its paced calls, so that new calls do not
