@@ -27,7 +27,15 @@ from aiohttp import web
 
 from sidecar.http import problem_kinds as kinds
 from sidecar.http.auth.rights import Role, Scope
-from sidecar.http.models import Body, Headers, Parameters, Reply, read, read_object
+from sidecar.http.models import (
+    Body,
+    Headers,
+    Parameters,
+    Reply,
+    read,
+    read_object,
+    read_valid_members,
+)
 from sidecar.http.problem_kinds import Kind
 from sidecar.http.problems import ProblemError
 from sidecar.kit.errors import InputError
@@ -107,6 +115,10 @@ class Endpoint:
     #: A function that raises UnknownNameError if the path has an unknown name. It is called before
     #: invalid values are reported, so that the client gets status 404.
     find: Callable[[web.Request], object] | None = None
+    #: A function that returns the problems of a valid body that the handler would find. It gets the
+    #: valid members of an invalid body, and the names of the others, so that one response has all
+    #: problems.
+    check_members: Callable[[web.Request, Any, set[str]], list[str]] | None = None
     #: Further members of the OpenAPI operation.
     openapi_members: Mapping[str, Any] = field(default_factory=dict)
 
@@ -155,19 +167,24 @@ class Endpoint:
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Validate the request and call the handler. Raises InputError that lists all problems, or
         ProblemError if the body is not JSON."""
-        models, problems = [], []
+        models, problems, values = [], list[str](), None
         try:
             if self.parameters is not None:
                 query = {name: request.query[name] for name in request.query}
                 values = {**query, **request.match_info}
                 models.append(read(self.parameters, values, from_text=True))
         except InputError as error:
-            problems = error.problems
+            problems += error.problems
         try:
             if self.body is not None:
-                models.append(read(self.body, await read_object(request)))
+                values = await read_object(request)
+                models.append(read(self.body, values))
         except InputError as error:
-            problems = problems + error.problems
+            problems += error.problems
+            if self.check_members is not None and values is not None:
+                valid, invalid = read_valid_members(self.body, values)
+                if valid is not None:
+                    problems += self.check_members(request, valid, invalid)
         except ProblemError:
             self._check_names(request)
             raise

@@ -179,6 +179,20 @@ def read(model: type[BaseModel], values: Any, *, from_text: bool = False) -> Any
         raise InputError(_list_problems(error, model, where)) from None
 
 
+def read_valid_members(model: type[BaseModel], values: Any) -> tuple[Any, set[str]]:
+    """Return an instance of the model from those members of a JSON object that are valid, or None
+    if a member that is needed is missing or invalid. Return the names of the invalid ones too."""
+    try:
+        return model.model_validate(values), set()
+    except ValidationError as error:
+        invalid = {str(problem["loc"][0]) for problem in error.errors() if problem["loc"]}
+    try:
+        valid = {name: value for name, value in values.items() if name not in invalid}
+        return model.model_validate(valid), invalid
+    except ValidationError:
+        return None, invalid
+
+
 def _list_problems(error: ValidationError, model: type[BaseModel], where: str) -> list[str]:
     """Return one line for each problem: unknown members first, the others in the model's order."""
     unknown, others = [], []

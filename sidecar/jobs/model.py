@@ -15,7 +15,7 @@ store/target_queue.py) -> CallResult (call_result.py) -> Ending -> JobView (serv
 import hashlib
 import json
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -44,6 +44,8 @@ WAITING_STATES = frozenset({State.PENDING, State.CALLED})
 ACTIVE_STATES = frozenset({State.CALLED, State.PROCESSING})
 #: The final states. A job in one of these states is removed when it expires.
 ENDED = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED, State.EXPIRED})
+#: The error text of an online job whose permit expired.
+UNUSED_PERMIT = "nobody used the permit"
 #: The length of a job's id, in characters.
 ID_LENGTH = 22
 ID_PATTERN = "[A-Za-z0-9_-]{22}"
@@ -124,6 +126,34 @@ class NewJob:
         if self.delay_s is not None:
             due_ms = now_ms + to_ms(self.delay_s)
         return due_ms if due_ms is not None and due_ms > now_ms else None
+
+    def has_value_of(self, earlier: "Job", body: bytes) -> bool:
+        """Return whether an earlier job with the request `body` has the same content, but for the
+        order of members in JSON and of names in the query."""
+        same = replace(self, query=earlier.query, body=body)
+        return (
+            same.fingerprint == earlier.fingerprint
+            and _sort_query(self.query) == _sort_query(earlier.query)
+            and _sort_json(self.body) == _sort_json(body)
+        )
+
+
+def _sort_query(query: str) -> list[str]:
+    """Return the parts of a query by their names. Parts of the same name keep their order."""
+    return sorted(query.split("&"), key=lambda part: part.partition("=")[0])
+
+
+def _sort_json(body: bytes) -> bytes:
+    """Return JSON with sorted members and numbers in one form. Return any other body unchanged."""
+    try:
+        return json.dumps(json.loads(body, parse_float=_read_number), sort_keys=True).encode()
+    except (ValueError, RecursionError):
+        return body
+
+
+def _read_number(text: str) -> float:
+    number = float(text)
+    return int(number) if number.is_integer() else number
 
 
 @dataclass(slots=True)

@@ -14,8 +14,8 @@ from pydantic import (
     Field,
     FiniteFloat,
     WithJsonSchema,
-    model_validator,
 )
+from pydantic.json_schema import SkipJsonSchema
 
 from sidecar.http import problem_kinds
 from sidecar.http.long_poll import MAX_WAIT_S
@@ -37,7 +37,7 @@ from sidecar.jobs.model import ENDED, ID_PATTERN, JobKind, JobQuery, State
 from sidecar.jobs.request import QueryValue
 from sidecar.jobs.settings import TargetSettings
 from sidecar.kit.errors import InputError
-from sidecar.kit.moments import Past, read_past, read_zoned
+from sidecar.kit.moments import DatedPast, read_past, read_zoned
 
 UNKNOWN_JOB = problem_kinds.Kind(
     "unknown_job",
@@ -187,14 +187,10 @@ class SubmitJob(Body):
     delay: Annotated[FiniteFloat, Field(ge=0, le=MAX_DELAY_S)] | None = None
     """How long the job must wait first, in seconds, instead of `run_at`."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _reject_priority(cls, values: Any) -> Any:
-        if isinstance(values, dict) and "priority" in values:
-            raise ValueError(
-                "priority: is what a class has; send a signed grant, which gives a class"
-            )
-        return values
+    #: Not a member. It is here for its error text.
+    priority: SkipJsonSchema[
+        Annotated[None, wanted("is what a class has; send a signed grant, which gives a class")]
+    ] = None
 
 
 class JobResult(Reply):
@@ -305,10 +301,10 @@ class JobFilter(BaseModel):
     """Only the job with this id, or jobs whose ids begin with this."""
     owner: str | None = None
     """Only jobs that this token submitted. For operators, because a program sees only its own."""
-    from_: Annotated[Past, Field(alias="from", examples=["24h", "2026-11-27T18:00Z"])] = ""
+    from_: Annotated[DatedPast, Field(alias="from", examples=["24h", "2026-11-27T18:00Z"])] = ""
     """Only jobs submitted at this time or later: a date or time (ISO 8601; UTC if it has no zone),
     or how long ago."""
-    to: Annotated[Past, Field(examples=["1h", "2026-11-28T00:00Z"])] = ""
+    to: Annotated[DatedPast, Field(examples=["1h", "2026-11-28T00:00Z"])] = ""
     """Only jobs submitted before this time, written as in `from`."""
 
     def to_query(self, owner: str | None, **more: Any) -> JobQuery:

@@ -79,7 +79,7 @@ class Jobs:
         target, key = self.targets.get(new.target), new.idempotency_key
         # Checked first, because for a repeated request the queue may be full, or the grant spent.
         if key and (earlier := await self.store.jobs.find_by_key(owner, key)):
-            return _check_same_job(earlier, new), False
+            return await self._check_same_job(earlier, new), False
         now_ms = target.clock.now_ms()
         grant = _read_grant(new, target, now_ms)
         class_name = grant.class_name if grant else ""
@@ -114,10 +114,21 @@ class Jobs:
         if written.id != id_:  # a concurrent request submitted the same job
             with contextlib.suppress(StoreError):
                 await target.store.unreserve(id_)
-            return _check_same_job(written, new), False
+            return await self._check_same_job(written, new), False
         self._count_job(target, "submitted")
         await self._enqueue(target, written)
         return written, True
+
+    async def _check_same_job(self, earlier: Job, new: NewJob) -> Job:
+        """Return the earlier job. Raises IdempotencyKeyUsedError if the new one's content differs
+        by value."""
+        if earlier.fingerprint != new.fingerprint:
+            body = await self.store.jobs.read_request_body(earlier.id)
+            if not new.has_value_of(earlier, body):
+                raise IdempotencyKeyUsedError(
+                    "This idempotency_key names another job: its content was different."
+                )
+        return earlier
 
     async def _enqueue(self, target: Target, job: Job) -> None:
         """Add a stored job to the queue. If Redis is unavailable, the reconciler adds the job."""
@@ -310,15 +321,6 @@ def _read_grant(new: NewJob, target: Target, now_ms: int) -> Grant | None:
         names = ", ".join(target.settings.classes) or "none"
         raise GrantNeededError(f"{target.name} has no class {grant.class_name} (it has: {names}).")
     return grant
-
-
-def _check_same_job(earlier: Job, new: NewJob) -> Job:
-    """Return the earlier job. Raises IdempotencyKeyUsedError if the new job's content differs."""
-    if earlier.fingerprint != new.fingerprint:
-        raise IdempotencyKeyUsedError(
-            "This idempotency_key names another job: its content was different."
-        )
-    return earlier
 
 
 async def _spend_grant(target: Target, grant: Grant, spender: str) -> None:

@@ -2,11 +2,12 @@
 
 import contextlib
 import re
+import time
 from datetime import UTC, datetime
 from typing import Annotated
 from zoneinfo import ZoneInfo
 
-from pydantic import BeforeValidator, Field, ValidationInfo
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from sidecar.kit.setting_types import parse_duration
 
@@ -85,8 +86,22 @@ def read_zoned(value: object) -> int:
 _AGO = r"[0-9]{1,5}(\.[0-9]+)?(ms|s|m|h|d)"
 _AT = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{3})?)?(Z|[+-][0-9]{2}:[0-9]{2})?"
 _PAST = f"^(|now|{_AGO}|[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(T{_AT})?)$"
-#: A time in the past as a string that read_past accepts.
+_PAST_HINT = "write a time such as 2026-11-27T18:00Z, or how long ago: 90m, 24h, 7d"
+#: The first and the last time that a datetime has, in ms since 1970. Databases have them too.
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+
+
+def _check_past(text: str) -> str:
+    moment_ms = read_past(text, round(time.time() * 1000)) if text else 0
+    if not _FIRST_MS <= moment_ms <= _LAST_MS:
+        raise ValueError(_PAST_HINT)
+    return text
+
+
+#: A time in the past as a string that read_past accepts, or "".
 Past = Annotated[str, Field(json_schema_extra={"pattern": _PAST})]
+#: The same, and no longer ago than there are dates.
+DatedPast = Annotated[Past, AfterValidator(_check_past)]
 
 
 def read_past(text: str, now_ms: int) -> int:
@@ -101,6 +116,4 @@ def read_past(text: str, now_ms: int) -> int:
         moment = datetime.fromisoformat(text)
         return int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1000)
     except (ValueError, OverflowError):
-        raise ValueError(
-            "write a time such as 2026-11-27T18:00Z, or how long ago: 90m, 24h, 7d"
-        ) from None
+        raise ValueError(_PAST_HINT) from None

@@ -112,6 +112,8 @@ def place():
         "still": {"paused": True},
         "strict": {"callback_urls": [receiver.url], "callback_secret": SECRET},
         "lax": {"fail_on": []},
+        "writes": {"methods": ["GET", "POST"], "paused": True},
+        "posts": {"methods": ["POST"]},
         "crowded": {"paused": True, "max_pending": MOST_PENDING},
         "shy": {"delete_after_read": True, "result_ttl": "1h"},
         "patient": {"abort": True, "concurrency": 1, "expected_seconds": 7},
@@ -206,6 +208,35 @@ def test_a_key_does_not_name_two_jobs(place, change):
     answer = place.shop.call("POST", "/jobs", order | change)
     assert answer.status == 422, answer
     assert answer.json["title"] == "Another job has this idempotency_key"
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "is_same"),
+    [
+        ({"body": {"a": 1, "b": {"c": [1, 2], "d": "ü"}}},
+         {"body": {"b": {"d": "ü", "c": [1, 2]}, "a": 1}}, True),
+        ({"body": {"a": 1}}, {"body": {"a": 1.0}}, True),
+        ({"body": [{"a": 1, "b": 2}]}, {"body": [{"b": 2, "a": 1}]}, True),
+        ({"query": {"a": 1, "b": ["x", "y"]}}, {"query": {"b": ["x", "y"], "a": 1}}, True),
+        ({"headers": {"A": "1", "B": "2"}}, {"headers": {"B": "2", "A": "1"}}, True),
+        ({"body": {"a": 1}, "query": {"a": 1, "b": 2}},
+         {"query": {"b": 2, "a": 1}, "body": {"a": 1}}, True),
+        ({"body": {"a": 1}}, {"body": {"a": True}}, False),
+        ({"body": {"a": 1}}, {"body": {"a": "1"}}, False),
+        ({"body": {"a": 1}}, {"body": {"a": 1, "b": None}}, False),
+        ({"body": [1, 2]}, {"body": [2, 1]}, False),
+        ({"body": {"a": 1}}, {"body": "x"}, False),
+        ({"query": {"a": ["x", "y"]}}, {"query": {"a": ["y", "x"]}}, False),
+        ({"body": {"a": 1, "b": 2}, "headers": {"A": "1"}}, {"body": {"b": 2, "a": 1}}, False),
+    ],
+)  # fmt: skip
+def test_a_key_compares_jobs_by_value(place, first, again, is_same):
+    """Not by the order of members, which no program promises to keep."""
+    order = {"target": "writes", "path": "ok/1", "idempotency_key": f"value-{id(first)}"}
+    sent = place.shop.submit(**order, **first)
+    answer = place.works.caller("shop", replica=1).call("POST", "/jobs", {**again, **order})
+    said = answer.json["id"] if answer.status == 200 else answer.json["code"]
+    assert said == (sent.id if is_same else "idempotency_key_used")
 
 
 def test_a_key_names_its_job_when_the_queue_is_full_and_the_grant_is_spent(place):
@@ -311,9 +342,37 @@ def test_a_job_for_later_runs_then(place):
     assert later["run_at"] is None
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"7", b"\xff", b"[" * 100_000])
-def test_what_is_no_object_is_refused(place, body):
-    assert place.shop.call("POST", "/jobs", body).status == 422
+@pytest.mark.parametrize(
+    ("order", "named"),
+    [
+        ({"target": "images", "path": "../x", "method": "DELETE", "priority": 3},
+         ["method", "path", "priority"]),
+        ({"target": "images", "path": "../x", "colour": "red", "idempotency_key": "a b",
+          "headers": {"Host": "x"}, "callback_url": "ftp://x/", "query": "?a"},
+         ["callback_url", "colour", "headers", "idempotency_key", "path", "query"]),
+        ({"target": "nowhere", "priority": 3, "headers": []}, ["headers", "priority", "target"]),
+        ({"path": "../x", "priority": 3}, ["priority", "target"]),
+        ({"target": 7, "priority": 3}, ["priority", "target"]),
+        # What depends on a member that cannot be read is not judged.
+        ({"target": "images", "kind": "sideways", "path": "../x"}, ["kind"]),
+        ({"target": "posts", "body_base64": 5}, ["body_base64"]),
+        ({"target": "posts", "body_base64": 5, "method": "GET"}, ["body_base64", "method"]),
+        ({"target": "images", "priority": None, "path": "/ok"}, ["path"]),
+    ],
+)  # fmt: skip
+def test_a_member_that_cannot_be_read_hides_no_other_problem(place, order, named):
+    """Each is named once."""
+    answer = place.shop.call("POST", "/jobs", order)
+    assert answer.status == 422, answer
+    assert sorted(error.partition(":")[0] for error in answer.json["errors"]) == named
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [(b"", 400), (b"{", 400), (b"[]", 422), (b"7", 422), (b"\xff", 400), (b"[" * 100_000, 400)],
+)
+def test_what_is_no_object_is_refused(place, body, status):
+    assert place.shop.call("POST", "/jobs", body).status == status
 
 
 def test_a_request_that_is_too_large_is_refused(place):
@@ -690,7 +749,9 @@ def test_jobs_are_searched(place):
         assert sent.id not in found(query), query
     for query, said in (("status=6xx", "status: "), ("from=soon", "from: write a time"),
                         ("owner=press", "owner: the token shop sees only its own"),
-                        ("id=%25", "id: ")):  # fmt: skip
+                        ("id=%25", "id: "), ("from=99999999999999h", "from: write a time"),
+                        ("to=99999999999999h", "to: write a time"),
+                        ("to=9999-12-31T23:59:59-12:00", "to: write a time")):  # fmt: skip
         answer = token.call("GET", f"/jobs?{query}")
         assert (answer.status, answer.json["errors"][0].startswith(said)) == (422, True), query
 
@@ -892,6 +953,7 @@ def test_a_job_that_waits_too_long_expires(place):
     wait_until(lambda: place.shop.job(id_)["state"] == "expired", "its end")
     job = place.shop.job(id_)
     assert (job["position"], job["attempts"]) == (None, 0)
+    assert job["error"] == "it waited longer than pending_ttl"
     assert place.shop.target("short")["waiting"] == 0
 
 

@@ -157,9 +157,26 @@ async def _change_jobs(
 # One job ------------------------------------------------------------------------------------------
 
 
+def _check_members(request: web.Request, body: SubmitJob, invalid: set[str]) -> list[str]:
+    """Return the problems of the valid members of a submission that has invalid ones."""
+    if "kind" in invalid:  # on it depends which members the job may have
+        return []
+    try:
+        target = request.app[JOBS].targets.get(body.target)
+        _check_job(body, request.headers, target)
+    except UnknownNameError as error:
+        return [f"target: {error}"]
+    except InputError as error:
+        # The default of the method depends on whether there is a body.
+        unclear = {"method"} if "body_base64" in invalid and body.method is None else set()
+        return [text for text in error.problems if text.partition(":")[0] not in unclear]
+    return []
+
+
 @ENDPOINTS.post(
     "/v1/jobs",
     _CHANGES,
+    check_members=_check_members,
     headers=SubmitHeaders,
     replies={
         202: (JobDocument, "The job waits. It is stored, so no crash loses it."),

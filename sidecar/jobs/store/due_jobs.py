@@ -9,7 +9,7 @@ from types import MappingProxyType
 from sqlalchemy import and_, delete, func, not_, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from sidecar.jobs.model import ENDED, WAITING_STATES, Job, State, get_callback_origin
+from sidecar.jobs.model import ENDED, UNUSED_PERMIT, WAITING_STATES, Job, State, get_callback_origin
 from sidecar.jobs.store.tables import chunks, jobs, lock_jobs, make_ended_values
 from sidecar.storage.sql.transactions import Transactions
 
@@ -45,16 +45,18 @@ class DueJobRepository:
         async def work(connection: AsyncConnection) -> list[tuple[str, str]]:
             locked = await lock_jobs(connection, [row.id for row in ids])
             expired = [
-                (job.id, job.target)
+                job
                 for job in locked
                 if job.state in WAITING_STATES and job.expires_ms <= before_ms[job.state]
             ]
-            for target in {target for _, target in expired}:
+            ids_of = dict[tuple[str, str], list[str]]()
+            for job in expired:
+                ids_of.setdefault((job.target, _describe_expiry(job)), []).append(job.id)
+            for (target, error), same in ids_of.items():
                 delete_ms = now_ms + result_ttl_ms.get(target, DEFAULT_TTL_MS)
-                of_target = jobs.c.id.in_([id_ for id_, name in expired if name == target])
-                values = make_ended_values(State.EXPIRED, now_ms, delete_ms)
-                await connection.execute(update(jobs).where(of_target).values(values))
-            return expired
+                values = make_ended_values(State.EXPIRED, now_ms, delete_ms) | {"error": error}
+                await connection.execute(update(jobs).where(jobs.c.id.in_(same)).values(values))
+            return [(job.id, job.target) for job in expired]
 
         return await self._transactions.write(work) if ids else []
 
@@ -135,3 +137,11 @@ class DueJobRepository:
         await self._transactions.change(
             update(jobs).where(*is_same).values(callback_ms=next_ms, callback_tries=tries)
         )
+
+
+def _describe_expiry(job: Job) -> str:
+    """Return the error text of a job that expires."""
+    if job.state is State.CALLED:
+        return UNUSED_PERMIT
+    text = "it waited longer than pending_ttl"
+    return f"{text}; its last attempt: {job.error}" if job.error else text

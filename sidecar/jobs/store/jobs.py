@@ -135,6 +135,11 @@ class JobRepository:
         rows = await self._transactions.read(FIND.where(*conditions))
         return to_job(rows[0]) if rows else None
 
+    async def read_request_body(self, id_: str) -> bytes:
+        """Return the body of a job's request. Empty if there is no such job."""
+        rows = await self._transactions.read(select(jobs.c.body).where(jobs.c.id == id_))
+        return bytes(rows[0].body) if rows else b""
+
     async def find_many(self, ids: Iterable[str]) -> dict[str, Job]:
         """Return the jobs with these ids, as far as they exist, by id and without their bodies."""
         jobs_by_id: dict[str, Job] = {}

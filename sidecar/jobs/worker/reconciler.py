@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import structlog
 
-from sidecar.jobs.model import Ending, State, to_ms
+from sidecar.jobs.model import UNUSED_PERMIT, Ending, State, to_ms
 from sidecar.jobs.redis_keys import target_key
 from sidecar.jobs.service import Jobs
 from sidecar.jobs.targets import Target
@@ -136,7 +136,7 @@ class Reconciler:
             return
         state, error = State.COMPLETED, "it did not say when it was over"
         if reason == "unused":
-            state, error = State.EXPIRED, "nobody used the permit"
+            state, error = State.EXPIRED, UNUSED_PERMIT
         expires_ms = at_ms + to_ms(target.settings.result_ttl)
         await self._attempts.finish(Ending(id_, job.fence, state, at_ms, expires_ms, error))
         self._jobs.metrics.jobs.labels(target.name, state).inc()
