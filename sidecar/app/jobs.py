@@ -18,7 +18,7 @@ from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.permits import Permits
 from sidecar.jobs.service import Jobs
 from sidecar.jobs.settings import TargetSettings
-from sidecar.jobs.store.job_store import JobStore
+from sidecar.jobs.store.job_store import LOCK_TIMEOUT_S, JobStore
 from sidecar.jobs.store.target_queue import TargetStore
 from sidecar.jobs.targets import Target, TargetRegistry
 from sidecar.jobs.wake_ups import WakeUps
@@ -73,7 +73,8 @@ async def open_job_services(
         return Target(name, target, store, grants, permits, clock)
 
     wake_ups = WakeUps(redis, subscriber, timeout_s=timeout_s)
-    store = JobStore(open_database(settings.jobs_database, setting="jobs"))
+    url = settings.jobs_database
+    store = JobStore(open_database(url, setting="jobs", lock_timeout_s=LOCK_TIMEOUT_S))
     targets = TargetRegistry(settings.targets, store, make_target, wake_ups.announce)
     jobs = Jobs(targets, store, metrics)
     lease = partial(LeaderLease, redis, owner=secrets.token_urlsafe(9), timeout_s=timeout_s)

@@ -29,7 +29,7 @@ from sidecar.jobs.model import (
 )
 from sidecar.jobs.store.target_queue import Claim, QueuePlace, QueueState
 from sidecar.jobs.targets import Target, TargetRegistry
-from sidecar.kit.errors import StoreError, UnknownNameError
+from sidecar.kit.errors import DatabaseLockedError, StoreError, UnknownNameError
 from sidecar.visitors.grants import Grant, GrantError
 
 if TYPE_CHECKING:  # SQL is an extra
@@ -253,13 +253,15 @@ class Jobs:
     # Online jobs ------------------------------------------------------------------------------
 
     async def record_called(self, target: Target, claims: Sequence[Claim]) -> None:
-        """Write to SQL that online jobs were called. Release jobs that have ended meanwhile."""
+        """Write to SQL that online jobs were called. Release jobs that have ended meanwhile. Skip
+        jobs that another transaction has locked: writing the use of their permits is enough."""
         now_ms = target.clock.now_ms()
         for claim in claims:
-            if not await self.store.attempts.set_called(claim.id, claim.fence, at_ms=now_ms):
-                await target.store.drop(
-                    [(claim.id, claim.fence)], target.settings, wake_others=True
-                )
+            with contextlib.suppress(DatabaseLockedError):
+                if not await self.store.attempts.set_called(claim.id, claim.fence, at_ms=now_ms):
+                    await target.store.drop(
+                        [(claim.id, claim.fence)], target.settings, wake_others=True
+                    )
 
     async def record_used(self, target: Target, id_: str, fence: int) -> None:
         """Write to SQL that a permit was used, so the call has begun."""

@@ -37,5 +37,9 @@ class DatabaseUnavailableError(DatabaseError):
     """The SQL database did not answer in time."""
 
 
+class DatabaseLockedError(DatabaseError):
+    """Another transaction has kept a row of the SQL database locked for too long."""
+
+
 class StoreUnavailableError(StoreError):
     """Redis did not answer several earlier calls, so this call was not sent."""

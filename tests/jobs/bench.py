@@ -19,7 +19,7 @@ from sidecar.jobs.permits import Permits
 from sidecar.jobs.service import Jobs
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.attempts import AttemptRepository
-from sidecar.jobs.store.job_store import JobStore
+from sidecar.jobs.store.job_store import LOCK_TIMEOUT_S, JobStore
 from sidecar.jobs.store.jobs import JobRepository
 from sidecar.jobs.store.target_queue import TargetStore
 from sidecar.jobs.targets import Target, TargetRegistry
@@ -205,9 +205,11 @@ class Bench:
 
 
 @contextlib.asynccontextmanager
-async def bench(socket: Path, folder: Path) -> AsyncIterator[Bench]:
-    """Yield a Bench on the redis-server at `socket`, with a new database in `folder`."""
-    database = Database(sql.open_database(f"sqlite:///{folder}/jobs{next(_numbers)}.db"))
+async def bench(socket: Path, folder: Path, url: str = "") -> AsyncIterator[Bench]:
+    """Yield a Bench on the redis-server at `socket`, with the database at `url`, or a new one in
+    `folder`."""
+    url = url or f"sqlite:///{folder}/jobs{next(_numbers)}.db"
+    database = Database(sql.open_database(url, lock_timeout_s=LOCK_TIMEOUT_S))
     redis = connect(f"unix://{socket}", timeout_s=5)
     try:
         await database.migrate()

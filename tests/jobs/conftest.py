@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import delete
 
-from sidecar.jobs.store.job_store import JobStore
+from sidecar.jobs.store.job_store import LOCK_TIMEOUT_S, JobStore
 from sidecar.jobs.store.tables import JOBS, metadata
 from sidecar.jobs.worker import queue_rebuild
 from sidecar.storage.sql import database as sql
@@ -23,7 +23,7 @@ async def open_store():
     opened = []
 
     async def make(url: str) -> JobStore:
-        store = JobStore(sql.open_database(url))
+        store = JobStore(sql.open_database(url, lock_timeout_s=LOCK_TIMEOUT_S))
         opened.append(store)
         if await sql.read_revision(store.engine, JOBS) is None:
             await store.migrate()

@@ -3,18 +3,21 @@ that several processes write, and what is said when there is no answer."""
 
 import asyncio
 import itertools
+from dataclasses import replace
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import event, select, text, update
+from sqlalchemy import delete, event, select, text, update
 
 from sidecar.history.store.stays import History
+from sidecar.history.store.tables import entries
 from sidecar.jobs.model import Ending, JobQuery, State
 from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.store.tables import jobs, metadata
-from sidecar.kit.errors import DatabaseError, DatabaseUnavailableError
+from sidecar.kit.errors import DatabaseError, DatabaseLockedError, DatabaseUnavailableError
 from sidecar.storage.sql import database as sql
+from tests.jobs.bench import bench, running, until
 from tests.support.databases import Mariadb, Postgresql, Sqlite
 from tests.support.jobs import NOW_MS, job
 
@@ -148,6 +151,12 @@ async def test_a_transaction_that_is_given_up_for_another_is_begun_again(
         tries.append(work)
         return await once(work)
 
+    async def touch_both(connection):
+        for one in (first, second):
+            await connection.execute(_touch(one))
+        both = select(jobs.c.error).where(jobs.c.id.in_([first.id, second.id]))
+        return list((await connection.execute(both)).scalars())
+
     monkeypatch.setattr(store.transactions, "_write_once", counted)
     for _ in range(5):
         first, second, *others = sorted(
@@ -160,8 +169,7 @@ async def test_a_transaction_that_is_given_up_for_another_is_begun_again(
             async with sql.begin(store.engine) as connection:
                 for one in (second, *others):
                     await connection.execute(_touch(one))
-                claims = [(one.id, 7) for one in (first, second)]
-                starting = asyncio.create_task(store.attempts.start(claims, at_ms=NOW_MS))
+                starting = asyncio.create_task(store.transactions.write(touch_both))
                 while not await _is_locked(store, first):
                     await asyncio.sleep(0.01)
                 await connection.execute(_touch(first))
@@ -169,7 +177,7 @@ async def test_a_transaction_that_is_given_up_for_another_is_begun_again(
             await starting
         else:
             break
-    assert [one.fence for one in await starting] == [7, 7]
+    assert await starting == ["touched", "touched"]
     assert len(tries) == 2
 
 
@@ -181,6 +189,140 @@ async def _is_locked(store, one):
     free = select(jobs.c.id).where(jobs.c.id == one.id).with_for_update(skip_locked=True)
     async with sql.begin(store.engine) as connection:
         return (await connection.execute(free)).first() is None
+
+
+SERVERS = pytest.mark.parametrize("kind", [Mariadb, Postgresql], ids=lambda kind: kind.kind)
+
+
+@SERVERS
+async def test_a_row_that_somebody_keeps_locked_stops_no_other(servers, open_store, kind):
+    """All that is to be done for many jobs is done for the others; what is for the locked one alone
+    is an error soon, and is done when the row is free."""
+    store = await open_store(servers(kind).url)
+    made = [await store.jobs.insert(job(callback_url="https://a.example/")) for _ in range(8)]
+    # Of few rows MariaDB reads all, rather than some by their index.
+    await asyncio.gather(*(store.jobs.insert(job(target="other")) for _ in range(150)))
+    locked, ended = made[0], Ending("", 7, State.COMPLETED, NOW_MS + 1, NOW_MS + 2)
+    lock = select(jobs.c.id).where(jobs.c.id == locked.id).with_for_update()
+    claims = [(one.id, 7) for one in made]
+
+    async def count(state: State) -> int:
+        rows = await store.jobs.find_many([one.id for one in made])
+        return sum(row.state is state for row in rows.values())
+
+    async with asyncio.timeout(30):
+        async with sql.begin(store.engine) as connection:
+            await connection.execute(lock)
+            assert len(await store.attempts.start(claims, at_ms=NOW_MS)) == 7
+            assert await count(State.PROCESSING) == 7
+            with pytest.raises(DatabaseLockedError, match="locked"):
+                await store.jobs.cancel(locked.id, at_ms=NOW_MS, expires_ms=NOW_MS)
+        assert [one.id for one in await store.attempts.start(claims[:1], at_ms=NOW_MS)] == [
+            locked.id
+        ]
+        async with sql.begin(store.engine) as connection:
+            await connection.execute(lock)
+            replies = await asyncio.gather(
+                *(store.attempts.finish(replace(ended, id=one.id)) for one in made),
+                return_exceptions=True,
+            )
+            assert [type(reply) for reply in replies] == [DatabaseLockedError, *[bool] * 7]
+            assert await count(State.COMPLETED) == 7
+        assert await store.attempts.finish(replace(ended, id=locked.id))
+        async with sql.begin(store.engine) as connection:
+            await connection.execute(lock)
+            due = await store.due_jobs.claim_callbacks(NOW_MS + 10, 100, claim_ms=1000)
+            assert {one.id for one in made} - {one.id for one in due} == {locked.id}
+            for one in due:
+                await store.due_jobs.record_callback(
+                    one.id, ended_ms=one.ended_ms, next_ms=None, tries=1
+                )
+            while await store.due_jobs.delete_old(NOW_MS + 10, 100):
+                pass
+            assert set(await store.jobs.find_many(i for i, _ in claims)) == {locked.id}
+
+
+@SERVERS
+async def test_a_worker_and_a_row_that_somebody_keeps_locked(servers, redis_socket, tmp_path, kind):
+    """It calls the other jobs meanwhile, and the locked one when it is free: once, with no failure
+    counted. An online job is called all the same."""
+    async with bench(redis_socket, tmp_path, servers(kind).url) as here:
+        target = await here.target(kinds=["offline", "online"], concurrency=20)
+        ids = [await here.submit(target) for _ in range(4)]
+        online = [await here.submit(target, kind="online") for _ in range(2)]
+        here.egress.over.set()
+        locked = [ids[0], online[0]]
+        lock = select(jobs.c.id).where(jobs.c.id.in_(locked)).order_by(jobs.c.id).with_for_update()
+        async with running(here.worker(target, most=20).run()):
+            async with sql.begin(here.store.engine) as connection:
+                await connection.execute(lock)
+                await until(lambda: set(here.egress.called) == {*ids[1:]})
+                for id_ in online:
+                    while (await here.jobs.view([await here.row(id_)]))[0].permit is None:
+                        await asyncio.sleep(0.01)
+            here.time.forward(60)
+            await until(lambda: {*here.egress.called} == {*ids})
+            while not (row := await here.row(ids[0])).is_ended:
+                await asyncio.sleep(0.01)
+        assert (row.state, row.attempts, row.failures) == (State.COMPLETED, 1, 0)
+        assert len(here.egress.called) == len(ids)
+
+
+@SERVERS
+async def test_a_connection_that_only_reads_is_dropped(servers, open_store, kind):
+    """After a failover a connection may lead to a server that refuses to write. It is not used
+    again, so that the next one leads to the new server; neither in the history."""
+    server = servers(kind)
+    store = await open_store(server.url)
+    history = History(sql.open_database(server.url), partitions=2)
+    await history.migrate()
+    switch = {
+        Mariadb: "SET GLOBAL tx_read_only = {}",
+        Postgresql: "ALTER DATABASE history SET default_transaction_read_only = {}",
+    }[kind]
+    admin = sql.open_database(server.url)
+
+    async def set_read_only(value: str) -> None:
+        async with sql.begin(admin) as connection:
+            await connection.execute(text(switch.format(value)))
+
+    async def write(engine, table) -> None:
+        async with sql.begin(engine) as connection:
+            await connection.execute(delete(table))
+
+    try:
+        for engine, table in ((store.engine, jobs), (history._engine, entries)):
+            await engine.dispose()
+            await set_read_only("ON")
+            async with sql.begin(engine) as first, sql.begin(engine) as second:
+                for connection in (first, second):
+                    await connection.execute(text("SELECT 1"))
+            await set_read_only("OFF")  # for connections that are made from now on
+            with pytest.raises(DatabaseError, match=r"(?i)read.only"):
+                await write(engine, table)
+            await asyncio.gather(*(write(engine, table) for _ in range(2)))
+    finally:
+        await set_read_only("OFF")
+        await admin.dispose()
+        await history.close()
+
+
+@pytest.mark.parametrize("code", [1290, 1836])
+async def test_a_mysql_that_only_reads_is_left(servers, open_store, code):
+    """With either of the errors by which MySQL and MariaDB refuse to write, the connection ends."""
+    store = await open_store(servers(Mariadb).url)
+
+    async def connection_id() -> int:
+        async with sql.begin(store.engine) as connection:
+            return (await connection.execute(text("SELECT CONNECTION_ID()"))).scalar_one()
+
+    before = await connection_id()
+    assert await connection_id() == before
+    refuse = f"SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = {code}, MESSAGE_TEXT = 'read-only'"
+    with pytest.raises(DatabaseError, match="read-only"):
+        async with sql.begin(store.engine) as connection:
+            await connection.execute(text(refuse))
+    assert await connection_id() != before
 
 
 # Away ---------------------------------------------------------------------------------------------

@@ -94,12 +94,13 @@ class AttemptRepository:
 
     async def start(self, claims: Sequence[tuple[str, int]], *, at_ms: int) -> list[Job]:
         """Start claimed jobs, given as (id, fence), and return the started jobs with their bodies.
-        Skips jobs that have expired or ended. If the previous worker of a job was lost, that counts
-        as a failure of the job. Idempotent."""
+        Skips jobs that have expired or ended, or that another transaction has locked. If the
+        previous worker of a job was lost, that counts as a failure of the job. Idempotent."""
         fences = dict(claims)
         if not fences:
             return []
-        query = FIND_WITH_BODY.where(jobs.c.id.in_(fences)).order_by(jobs.c.id).with_for_update()
+        query = FIND_WITH_BODY.where(jobs.c.id.in_(fences)).order_by(jobs.c.id)
+        query = query.with_for_update(skip_locked=True)
 
         async def work(connection: AsyncConnection) -> list[Job]:
             claimed, started = list[Job](), list[dict[str, Any]]()
@@ -127,34 +128,46 @@ class AttemptRepository:
 
     async def finish(self, ending: Ending) -> bool:
         """Write an attempt's ending. Return False if another attempt has the job. Idempotent."""
-        return await self._endings.submit(ending)
+        is_written = await self._endings.submit(ending)
+        if is_written is None:  # wait for the lock, in a transaction of its own
+            write = partial(self._write_endings, batch=[ending], waits=True)
+            [is_written] = await self._transactions.write(write)
+        return bool(is_written)
 
-    async def _finish(self, batch: Sequence[Ending]) -> list[bool]:
-        async def work(connection: AsyncConnection) -> list[bool]:
-            locked = await lock_jobs(connection, [ending.id for ending in batch])
-            jobs_by_id = {job.id: job for job in locked}
-            replies, written, bodies, stale = list[bool](), [], [], []
-            for ending in batch:
-                job = jobs_by_id.get(ending.id)
-                if job is None or job.fence != ending.fence:
-                    replies.append(False)
-                    continue
-                replies.append(job.state in ACTIVE_STATES or job.state is ending.state)
-                if job.state not in ACTIVE_STATES:
-                    continue
-                job.state = ending.state
-                written.append({"job_id": job.id, **_make_values(ending, job)})
-                if ending.body:
-                    bodies.append(_make_chunk_row(job.id, job.fence, 0, ending.body))
-                if job.attempts > 1 and job.is_ended:
-                    stale.append({"job_id": job.id, "latest_fence": job.fence})
-            statements = (_UPDATE, written), (self._upsert_chunk, bodies), (_DELETE_STALE, stale)
-            for statement, rows in statements:
-                if rows:
-                    await connection.execute(statement, rows)
-            return replies
+    async def _finish(self, batch: Sequence[Ending]) -> list[bool | None]:
+        return await self._transactions.write(partial(self._write_endings, batch=batch))
 
-        return await self._transactions.write(work)
+    async def _write_endings(
+        self, connection: AsyncConnection, batch: Sequence[Ending], *, waits: bool = False
+    ) -> list[bool | None]:
+        """Write endings. Return None for a job that another transaction has locked, unless this
+        waits for the lock."""
+        ids = {ending.id for ending in batch}
+        jobs_by_id = {job.id: job for job in await lock_jobs(connection, [*ids], waits=waits)}
+        locked_ids: set[str] = set()
+        if missing_ids := ids - jobs_by_id.keys():
+            find = select(jobs.c.id).where(jobs.c.id.in_(missing_ids))
+            locked_ids = {row.id for row in await connection.execute(find)}
+        replies, written, bodies, stale = list[bool | None](), [], [], []
+        for ending in batch:
+            job = jobs_by_id.get(ending.id)
+            if job is None or job.fence != ending.fence:
+                replies.append(None if ending.id in locked_ids else False)
+                continue
+            replies.append(job.state in ACTIVE_STATES or job.state is ending.state)
+            if job.state not in ACTIVE_STATES:
+                continue
+            job.state = ending.state
+            written.append({"job_id": job.id, **_make_values(ending, job)})
+            if ending.body:
+                bodies.append(_make_chunk_row(job.id, job.fence, 0, ending.body))
+            if job.attempts > 1 and job.is_ended:
+                stale.append({"job_id": job.id, "latest_fence": job.fence})
+        statements = (_UPDATE, written), (self._upsert_chunk, bodies), (_DELETE_STALE, stale)
+        for statement, rows in statements:
+            if rows:
+                await connection.execute(statement, rows)
+        return replies
 
     async def add_chunk(self, id_: str, fence: int, number: int, data: bytes) -> bool:
         """Write part `number` (from 0) of a body. Return False if another worker has the job."""

@@ -11,6 +11,9 @@ from sidecar.jobs.store.tables import JOBS, targets
 from sidecar.storage.sql import database as sql
 from sidecar.storage.sql.transactions import Transactions
 
+#: How long a statement waits for a job that another transaction has locked, in seconds.
+LOCK_TIMEOUT_S = 3
+
 
 class JobStore:
     """The repositories of one database."""

@@ -137,10 +137,14 @@ def to_job(row: Row[Any]) -> Job:
     return Job(**row._asdict())
 
 
-async def lock_jobs(connection: AsyncConnection, ids: list[str]) -> list[Job]:
-    """Lock jobs, and return them without their bodies. All transactions lock jobs in the order of
-    their ids, so that no two transactions deadlock."""
-    query = FIND.where(jobs.c.id.in_(ids)).order_by(jobs.c.id).with_for_update()
+async def lock_jobs(
+    connection: AsyncConnection, ids: list[str], *, waits: bool = False
+) -> list[Job]:
+    """Lock jobs, and return them without their bodies. Unless this `waits`, it skips jobs that
+    another transaction has locked, so that they do not stop the others. All transactions lock jobs
+    in the order of their ids, so that no two transactions deadlock."""
+    query = FIND.where(jobs.c.id.in_(ids)).order_by(jobs.c.id)
+    query = query.with_for_update(skip_locked=not waits)
     return [to_job(row) for row in await connection.execute(query)]
 
 

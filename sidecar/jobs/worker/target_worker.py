@@ -136,12 +136,34 @@ class TargetWorker:
             log.warning("jobs_not_begun", target=self.target.name, error=str(error))
             await self._requeue(offline)
             return ERROR_PAUSE_S
+        offline = await self._requeue_locked(offline, started)
         if time.monotonic() > began_s + SLOW_START_S:
             offline = await self._check_locks(offline, started, until_s=until_s)
         self._start_calls(offline, started, until_s=until_s)
-        if len(offline) == free_slots:
+        if len(reply.claims) == free_slots:
             return 0.0
         return IDLE_S if reply.next_s is None else min(CLAIM_INTERVAL_S, max(0.001, reply.next_s))
+
+    async def _requeue_locked(
+        self, claims: Sequence[Claim], started: Sequence[Job]
+    ) -> list[Claim]:
+        """Return the claims that were started or whose jobs have ended. Requeue the others, which
+        another transaction keeps locked in SQL."""
+        started_ids = {job.id for job in started}
+        missing_ids = [claim.id for claim in claims if claim.id not in started_ids]
+        if not missing_ids:
+            return list(claims)
+        try:
+            rows = await self._jobs.store.jobs.find_many(missing_ids)
+        except DatabaseError:
+            locked_ids = {*missing_ids}
+        else:
+            now_ms = self.target.clock.now_ms()
+            locked_ids = {
+                id_ for id_, job in rows.items() if not job.is_ended and job.expires_ms > now_ms
+            }
+        await self._requeue([claim for claim in claims if claim.id in locked_ids])
+        return [claim for claim in claims if claim.id not in locked_ids]
 
     async def _check_locks(
         self, claims: Sequence[Claim], started: Sequence[Job], *, until_s: float

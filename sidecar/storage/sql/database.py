@@ -7,16 +7,22 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import event, make_url, select, text
-from sqlalchemy.engine import URL, Connection
+from sqlalchemy.engine import URL, Connection, ExceptionContext
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from sidecar.kit.errors import DatabaseError, DatabaseUnavailableError, InputError
+from sidecar.kit.errors import (
+    DatabaseError,
+    DatabaseLockedError,
+    DatabaseUnavailableError,
+    InputError,
+)
 
 #: The folder of the package. The migrations of history and jobs are in subfolders.
 PACKAGE = Path(__file__).resolve().parents[2]
@@ -35,6 +41,10 @@ _WAL_TRIES = 100
 CONNECT_S = 5
 #: The time limit of a transaction, seconds. Resetting a room of a million places takes longest.
 ANSWER_S = 60.0
+#: Error codes (SQLSTATEs of PostgreSQL, numbers of MariaDB and MySQL) of a server that does not
+#: write any more, and of a lock that was waited for too long.
+_READ_ONLY_CODES = frozenset({"25006", 1290, 1792, 1836})
+_LOCKED_CODES = frozenset({"55P03", 1205})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +68,44 @@ class UnversionedError(RuntimeError):
     """The tables exist and have rows, but the database does not say which revision they have."""
 
 
-def open_database(url: str, *, setting: str = "history") -> AsyncEngine:
+def open_database(
+    url: str, *, setting: str = "history", lock_timeout_s: int | None = None
+) -> AsyncEngine:
     """Return an engine for a database's URL. Nothing is sent yet. Raises InputError, which names
-    the `setting`, if the URL cannot be parsed or the driver is not installed."""
+    the `setting`, if the URL cannot be parsed or the driver is not installed. If `lock_timeout_s`
+    is set, a statement waits so long for rows that another transaction has locked."""
     try:
         parsed = make_url(url)
         driver, module, extra = _DRIVERS[parsed.drivername]
-        return _create_engine(parsed.set(drivername=driver), setting)
+        engine = _create_engine(parsed.set(drivername=driver), setting)
     except ModuleNotFoundError:
         how = f'the driver {module} is missing; install it: pip install "waitroom[{extra}]"'
         raise InputError([f"{setting}: {how}"]) from None
     except (ArgumentError, KeyError, ValueError) as error:
         why = type(error).__name__
         raise InputError([f"{setting}: the address cannot be read: {why}"]) from None
+    event.listen(engine.sync_engine, "handle_error", _drop_if_read_only)
+    if lock_timeout_s is not None and engine.dialect.name != "sqlite":
+        name, value = "lock_timeout", lock_timeout_s * 1000
+        if engine.dialect.name != "postgresql":
+            name, value = "innodb_lock_wait_timeout", lock_timeout_s
+        run = partial(_run_on_connect, f"SET SESSION {name} = {value}")
+        event.listen(engine.sync_engine, "connect", run)
+    return engine
+
+
+def _drop_if_read_only(context: ExceptionContext) -> None:
+    """Close all connections after one led to a server that does not write, such as the former
+    primary server after a failover."""
+    if get_codes(context.original_exception) & _READ_ONLY_CODES:
+        context.is_disconnect = True
+
+
+def _run_on_connect(statement: str, connection: Any, _record: object) -> None:
+    cursor = connection.cursor()
+    cursor.execute(statement)
+    cursor.close()
+    connection.commit()
 
 
 def _create_engine(url: URL, setting: str) -> AsyncEngine:
@@ -134,10 +169,21 @@ def _database_errors() -> Iterator[None]:
         yield
     except TimeoutError as error:
         raise DatabaseUnavailableError("the database did not answer in time") from error
-    except (OperationalError, OSError) as error:
+    except OSError as error:
         raise DatabaseUnavailableError(describe_error(error)) from error
     except SQLAlchemyError as error:
+        if get_codes(error) & _LOCKED_CODES:
+            text = "another transaction has locked the row"
+            raise DatabaseLockedError(text) from error
+        if isinstance(error, OperationalError):
+            raise DatabaseUnavailableError(describe_error(error)) from error
         raise DatabaseError(describe_error(error)) from error
+
+
+def get_codes(error: BaseException) -> set[object]:
+    """Return the codes by which the driver names an error: a SQLSTATE or a number."""
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    return {getattr(cause, "sqlstate", None), *cause.args[:1]} - {None}
 
 
 def describe_error(error: BaseException) -> str:

@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from sidecar.kit.batch import BatchItem, BatchReply
-from sidecar.kit.errors import DatabaseError
+from sidecar.kit.errors import DatabaseError, DatabaseLockedError
 from sidecar.storage.sql import database as sql
 
 Result = TypeVar("Result")
@@ -111,6 +111,8 @@ async def isolate_errors(
 
 def _is_unavailable(error: DatabaseError) -> bool:
     """Return True if the database is unavailable, so that any other statement would fail too."""
+    if isinstance(error, DatabaseLockedError):
+        return False
     cause = error.__cause__
     is_invalidated = isinstance(cause, DBAPIError) and cause.connection_invalidated
     return is_invalidated or isinstance(cause, (OSError, OperationalError, InterfaceError))
@@ -118,7 +120,4 @@ def _is_unavailable(error: DatabaseError) -> bool:
 
 def _is_deadlock(error: DatabaseError) -> bool:
     cause = error.__cause__
-    if not isinstance(cause, DBAPIError) or cause.orig is None:
-        return False
-    codes = {getattr(cause.orig, "sqlstate", None), getattr(cause.orig, "pgcode", None)}
-    return bool(_DEADLOCKS & {*codes, *cause.orig.args[:1]})
+    return isinstance(cause, DBAPIError) and bool(_DEADLOCKS & sql.get_codes(cause))
