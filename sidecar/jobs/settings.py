@@ -204,7 +204,8 @@ class TargetSettings(BaseModel):
     algorithm: Literal["fixed_window", "sliding_window", "token_bucket", "leaky_bucket"] = (
         "sliding_window"
     )
-    """The algorithm that counts `rate`, as for limits."""
+    """The algorithm that counts `rate`, as for limits. After a change of it, no call begins within
+    a `window` of the last call."""
     burst: Count | None = Field(default=None, ge=1, le=MAX_LIMIT)
     """How many calls may start at once after an idle time. Only for `token_bucket`. None: as many
     as `rate`."""

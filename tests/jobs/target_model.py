@@ -15,6 +15,8 @@ FIRST, LONGEST = 5 * S, 60 * S
 HELD_MOST, AFTER_TRIAL = 3600 * S, S
 #: How many jobs more than the worker wants a claim examines, because some may be online jobs.
 AHEAD = 20
+#: The algorithms of a rate, by their numbers in a target's state. None: no rate.
+COUNTED_BY = [None, "fixed_window", "sliding_window", "token_bucket", "leaky_bucket"]
 #: What each word about an active job means.
 WHERE = {"r": "running", "c": "called", "u": "used"}
 
@@ -49,6 +51,8 @@ class Target:
     born: int | None = None
     last_order: int = 0
     last_fence: int = 0
+    #: The algorithm that counted the last call, as a number of COUNTED_BY.
+    counted_by: int | None = None
     failures: int = 0
     opened: int = 0
     open_until: int = 0
@@ -176,7 +180,12 @@ class Target:
 
     def spend(self, settings) -> int | None:
         """Count a call against the rate limit. If it does not fit now, return when it will."""
-        if settings.rate is None:
+        algorithm = None if settings.rate is None else settings.algorithm
+        number, before = COUNTED_BY.index(algorithm), self.counted_by
+        if algorithm and before not in {None, number} and self.last_fence + S > self.now:
+            return self.last_fence + S
+        self.counted_by = number
+        if algorithm is None:
             return None
         rate = self.rates.setdefault(settings.algorithm, Key(settings.algorithm, False))
         last = rate.last_granted()

@@ -67,6 +67,8 @@ class TargetMachine(StoreMachine):
         self.calls: list[tuple[str, int]] = []
         #: What was called since the rate was changed, or what counts against it was lost.
         self.went: list[tuple[int, int]] = []
+        #: When the last call was, and until when no call may be since the algorithm was changed.
+        self.last_call = self.uncounted_until = 0
         self.is_online: dict[str, bool] = {}
         #: The latest time of a claim; and of jobs with a time, when each may be called, in ms.
         self.latest = 0
@@ -90,7 +92,11 @@ class TargetMachine(StoreMachine):
 
     def change(self, given):
         values = {"url": "http://target.example/", "window": 1, "classes": CLASSES, **given}
+        before = getattr(self, "settings", None)
         self.settings, self.went = TargetSettings(**values), []
+        if before and (before.rate is None or before.algorithm != self.settings.algorithm):
+            # No algorithm has counted these calls by its own rule.
+            self.uncounted_until = self.last_call + S
 
     # Submitting ------------------------------------------------------------------------------
 
@@ -193,7 +199,9 @@ class TargetMachine(StoreMachine):
             assert {claim.id for claim in claims} <= before.line.keys() | self.returned(before)
             self.calls += [(claim.id, claim.fence) for claim in claims]
             self.went += [(self.now, 1) for _ in claims]
+            self.last_call = self.now
             if self.settings.rate is not None:
+                assert self.now >= self.uncounted_until
                 check_granted_rate(self.settings.algorithm, self.went, self.settings.rate)
         self.settle()
         rest = self.seen.line.items()
@@ -343,7 +351,7 @@ class TargetMachine(StoreMachine):
     def turn_the_clock_back(self, really, us):
         if really:
             self.now -= us
-            self.went = []
+            self.went, self.last_call, self.uncounted_until = [], 0, 0
             self.came = {}
 
     @precondition(lambda self: self.model.ready is None)
@@ -371,6 +379,7 @@ class TargetMachine(StoreMachine):
         self.delete(names)
         self.now += 3 * S
         self.model, self.went = Target(), []
+        self.last_call = self.uncounted_until = 0
         self.open = set()
         self.settle()
         if self.calls:
@@ -439,7 +448,7 @@ class TargetMachine(StoreMachine):
             assert getattr(seen, part) == getattr(model, part), part
         for part in (
             "ready", "born", "last_order", "last_fence", "failures", "opened", "open_until",
-            "held_until", "runner", "counters",
+            "held_until", "runner", "counted_by", "counters",
         ):  # fmt: skip
             assert getattr(seen, part) == getattr(model, part), part
         assert seen.mean == pytest.approx(model.mean)
@@ -477,7 +486,7 @@ async def look(redis, name) -> Target:
         key: int(numbers.pop(key))
         for key in (
             "ready", "born", "last_order", "last_fence", "failures", "opened", "open_until",
-            "held_until", "runner",
+            "held_until", "runner", "counted_by",
         )
         if key in numbers
     }  # fmt: skip

@@ -144,9 +144,7 @@ class TargetWorker:
             return 0.0
         return IDLE_S if reply.next_s is None else min(CLAIM_INTERVAL_S, max(0.001, reply.next_s))
 
-    async def _requeue_locked(
-        self, claims: Sequence[Claim], started: Sequence[Job]
-    ) -> list[Claim]:
+    async def _requeue_locked(self, claims: Sequence[Claim], started: Sequence[Job]) -> list[Claim]:
         """Return the claims that were started or whose jobs have ended. Requeue the others, which
         another transaction keeps locked in SQL."""
         started_ids = {job.id for job in started}

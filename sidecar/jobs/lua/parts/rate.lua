@@ -1,4 +1,5 @@
 -- @include "jobs/parts/state"
+-- @include "jobs/parts/state"
 -- @include "limits/parts/algorithms"
 -- @include "limits/parts/earliest_time"
 -- The rate limit of a target. It uses the algorithms of limits.
@@ -6,18 +7,33 @@
 -- ARGV  4 the algorithm, or '' for no limit  5 calls per window  6 length of the window, µs
 --       7 burst, or ''
 local RATE, rate_ends
+local ALGORITHM_NUMBERS = {
+  [''] = 0, fixed_window = 1, sliding_window = 2, token_bucket = 3, leaky_bucket = 4,
+}
+local algorithm_number
+local opens -- when calls may begin again after the algorithm was changed, µs
 
 local function begin_rate(KEYS, ARGV)
   algorithm, state, free = ALGORITHMS[ARGV[4]], KEYS[11], nil
+  algorithm_number = ALGORITHM_NUMBERS[ARGV[4]]
   RATE, LENGTH, BURST, rate_ends = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), nil
 end
 
+-- Another algorithm's state says nothing about the calls of the last window, so after a change no
+-- call begins for a window. The fence of the last call is its time, unless the clock went back.
 local function open_rate()
-  if algorithm then begin_after(algorithm.load()) end
+  opens = 0
+  if not algorithm then return end
+  begin_after(algorithm.load())
+  if target.counted_by and target.counted_by ~= algorithm_number then
+    opens = (target.last_fence or 0) + LENGTH
+  end
 end
 
 -- Counts a call and returns nil. If none is allowed now, returns when the next one is, µs.
 local function count_call()
+  if algorithm and opens > now then return opens end
+  target.counted_by = algorithm_number
   if not algorithm then return nil end
   local at, after, _, ends = algorithm.find(1, RATE, base)
   if at > present then return at end

@@ -5,6 +5,7 @@
 local NUMBERS = {
   'ready', -- when calls may begin, µs; missing if Redis is new or was emptied
   'last_order', 'last_fence',
+  'counted_by', -- which algorithm has counted the last call (ALGORITHM_NUMBERS); 0: none
   'failures', -- in a row
   'opened', -- how often in a row the breaker opened; 0: it is closed
   'open_until', 'held_until', -- µs
