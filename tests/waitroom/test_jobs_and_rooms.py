@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tests.support.installation import ADMIN, installation
 from tests.support.processes import free_port, wait_until
-from tests.waitroom.installation import ADMIN, installation
 from tests.waitroom.relay import Faulty
 from waitroom import (
     AsyncClient,

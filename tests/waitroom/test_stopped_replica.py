@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.waitroom.installation import ADMIN, installation
+from tests.support.installation import ADMIN, installation
 from waitroom import AsyncClient, Client
 
 

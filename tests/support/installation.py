@@ -1,4 +1,4 @@
-"""Starts two replicas, a job worker and a target server, for tests of the package `waitroom`."""
+"""Starts two replicas, a job worker and a target server, for tests of the client."""
 
 import contextlib
 from pathlib import Path
@@ -30,10 +30,11 @@ export = {{algorithm = "concurrency", limit = 1, lease = "600ms", key = "{{n}}"}
 
 
 @contextlib.contextmanager
-def installation(folder: Path):
+def installation(folder: Path, more_rules: str = ""):
+    """Start the installation, with settings beside RULES."""
     with run_target(folder) as target:
         rules = RULES.format(admin=ADMIN, folder=folder, url=target.url)
-        with Service(rules, replicas=2) as service:
+        with Service(rules + more_rules, replicas=2) as service:
             config = service.folder / "replica-0.toml"
             service.run("worker", [WAITROOM, "run-jobs", "--config", str(config)])
             yield service

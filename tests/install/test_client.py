@@ -1,0 +1,105 @@
+"""What an application installs for `from waitroom import Client`: the client's wheel in an empty
+environment, on the oldest and the newest Python of this machine."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.installation import ADMIN, installation
+from tests.support.site import ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.server]
+
+#: How many packages there may be, and megabytes without Python's caches.
+MAX_PACKAGES, MAX_MB = 8, 6
+RULES = """
+[limits.pay]
+algorithm = "leaky_bucket"
+limit = 10
+window = "1s"
+on_exceed = "pace"
+key = "{biz}:{channel}"
+"""
+#: Follows the block of docs/api.md. Prints which library AsyncClient uses.
+ASYNC = """
+import asyncio, sys
+from waitroom import AsyncClient
+
+async def main():
+    async with AsyncClient(client_addresses, token=token) as client:
+        await asyncio.gather(*(client.jobs.get(job["id"]) for _ in range(20)))
+        print(type(client._core._transport).__name__)
+
+asyncio.run(main())
+"""
+
+
+def find_pythons() -> list[str]:
+    """Return the oldest and the newest Python from 3.11 on."""
+    found = {sys.version_info[:2]: sys.executable}
+    folders = [
+        *Path.home().glob(".pyenv/versions/3.*/bin"),
+        Path("/usr/bin"),
+        Path("/usr/local/bin"),
+    ]
+    for minor in range(11, 20):
+        for folder in folders:
+            if (program := shutil.which(f"python3.{minor}", path=folder)) is not None:
+                found.setdefault((3, minor), program)
+    return [found[min(found)], found[max(found)]]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("client")
+    run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, ROOT / "client"])
+    (file,) = folder.glob("waitroom_client-*.whl")
+    return file
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    with installation(tmp_path_factory.mktemp("installation"), RULES) as service:
+        yield service
+
+
+def run(command: list[object], **options: object) -> str:
+    done = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, check=False, timeout=200, **options
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def size_mb(folder: Path) -> float:
+    files = (file for file in folder.rglob("*") if file.is_file() and file.suffix != ".pyc")
+    return sum(file.stat().st_size for file in files) / 1e6
+
+
+@pytest.mark.parametrize("extra", ["", "[aiohttp]"])
+@pytest.mark.parametrize("which", [0, 1], ids=["oldest", "newest"])
+def test_it_is_all_that_a_program_needs(wheel, service, tmp_path, which, extra):
+    """Few packages and megabytes, and the lines of docs/api.md do what they say."""
+    run([find_pythons()[which], "-m", "venv", "--without-pip", tmp_path / "env"])
+    python = tmp_path / "env" / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", python]
+    run([*pip, "install", "-q", "--no-compile", f"waitroom-client{extra} @ {wheel.as_uri()}"])
+    if not extra:
+        listed = run([*pip, "list", "--format=freeze"]).split()
+        (packages,) = (tmp_path / "env" / "lib").glob("python3*/site-packages")
+        print(*listed, f"{size_mb(packages):.1f} MB")
+        assert len(listed) <= MAX_PACKAGES
+        assert size_mb(packages) <= MAX_MB
+    text = (ROOT / "docs/api.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", text[text.index("## In Python") :], re.DOTALL)
+    block = re.sub(r"\[.*\], token=\"…\"", "client_addresses, token=token", block)
+    names = f"client_addresses, token = {service.urls!r}, {ADMIN!r}\n"
+    said = run([python, "-I", "-X", "dev", "-c", names + block + ASYNC])
+    fence, done, transport = said.splitlines()
+    assert int(fence.split()[-1]) > 0
+    assert done == "completed 200"
+    assert transport == ("AiohttpTransport" if extra else "AsyncHttpxTransport")
