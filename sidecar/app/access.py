@@ -14,7 +14,7 @@ from sidecar.dashboard.live import LIVE
 from sidecar.http import problem_kinds as kinds
 from sidecar.http.app_keys import SETTINGS, SiteSettings
 from sidecar.http.auth.owner import OPERATOR, Owner
-from sidecar.http.auth.rights import OWNERS, SCOPES, covers
+from sidecar.http.auth.rights import DEFAULT_SCOPES, OWNERS, covers
 from sidecar.http.auth.session import OPERATORS, check_origin, find_operator
 from sidecar.http.auth.throttle import Throttle
 from sidecar.http.endpoint import ADMINS, Access
@@ -110,7 +110,8 @@ def _list_tokens(settings: SiteSettings, *, skip_admin: bool = False) -> list[tu
     """List all tokens with their owners. If two tokens are equal, the first one decides."""
     named = {OWNERS[0]: settings.service_token, **settings.tokens}
     programs = [
-        (token, Owner(name, settings.scopes.get(name, SCOPES))) for name, token in named.items()
+        (token, Owner(name, settings.scopes.get(name, DEFAULT_SCOPES)))
+        for name, token in named.items()
     ]
     operators = [] if skip_admin else [(settings.admin_token, OPERATOR)]
     return [(token, owner) for token, owner in operators + programs if token]

@@ -53,7 +53,7 @@ GRANT_NEEDED = problem_kinds.Kind(
     403,
     "That is not allowed",
     "The job names a class without a grant that covers it.",
-    "Send a grant of that class with the job.",
+    "Send a grant of that class with the job, or a token whose `scopes` have `classes`.",
 )
 WRONG_STATE = problem_kinds.Kind(
     "wrong_state",
@@ -173,7 +173,7 @@ class SubmitJob(Body):
     )
     """The body in base64, instead of `body`, if it is not text."""
     class_name: Annotated[str | None, Field(alias="class")] = None
-    """The job's class. Needs a `grant` for this class."""
+    """The job's class. Needs a `grant` for this class, or a token with the scope `classes`."""
     grant: str | None = None
     """A signed grant, which gives the job its class."""
     idempotency_key: Annotated[str, *matching(KEY_PATTERN, KEY_HINT)] | None = None

@@ -29,7 +29,7 @@ from sidecar.jobs.model import (
 )
 from sidecar.jobs.store.target_queue import Claim, QueuePlace, QueueState
 from sidecar.jobs.targets import Target, TargetRegistry
-from sidecar.kit.errors import DatabaseLockedError, StoreError, UnknownNameError
+from sidecar.kit.errors import DatabaseLockedError, InputError, StoreError, UnknownNameError
 from sidecar.visitors.grants import Grant, GrantError
 
 if TYPE_CHECKING:  # SQL is an extra
@@ -70,19 +70,24 @@ class Jobs:
         self._counts: dict[tuple[str, str], int] = {}
         self._counted_at = float("-inf")
 
-    async def submit(self, owner: str, new: NewJob) -> tuple[Job, bool]:
+    async def submit(
+        self, owner: str, new: NewJob, *, needs_grant: bool = True
+    ) -> tuple[Job, bool]:
         """Submit a job. Return the stored job and True, or the earlier job with the same
-        idempotency key and False.
+        idempotency key and False. Unless `needs_grant`, the owner may choose any class.
 
-        Raises GrantNeededError, IdempotencyKeyUsedError, QueueFullError.
+        Raises GrantNeededError, IdempotencyKeyUsedError, InputError, QueueFullError.
         """
         target, key = self.targets.get(new.target), new.idempotency_key
         # Checked first, because for a repeated request the queue may be full, or the grant spent.
         if key and (earlier := await self.store.jobs.find_by_key(owner, key)):
             return await self._check_same_job(earlier, new), False
         now_ms = target.clock.now_ms()
-        grant = _read_grant(new, target, now_ms)
-        class_name = grant.class_name if grant else ""
+        if new.class_name and not new.grant and not needs_grant:
+            grant, class_name = None, _check_class(new.class_name, target)
+        else:
+            grant = _read_grant(new, target, now_ms)
+            class_name = grant.class_name if grant else ""
         id_, due_ms = make_job_id(), new.find_due_ms(now_ms)
         queue_order = await self._reserve(target, id_, class_name, due_ms)
         values = asdict(new) | {"class_name": class_name}
@@ -299,6 +304,14 @@ class Jobs:
 
 #: The key of an application's jobs. Missing if no targets are configured.
 JOBS = web.AppKey("jobs", Jobs)
+
+
+def _check_class(class_name: str, target: Target) -> str:
+    """Return the name of a target's class. Raises InputError if the target does not have it."""
+    if class_name not in target.settings.classes:
+        names = ", ".join(target.settings.classes) or "none"
+        raise InputError([f"class: {target.name} has none of this name; it has {names}"])
+    return class_name
 
 
 def _read_grant(new: NewJob, target: Target, now_ms: int) -> Grant | None:

@@ -114,8 +114,9 @@ class Settings(HistorySection):
     lease to the token that acquired it. A name has lower-case letters, digits, `-` and
     `_`, 48 at most, and is not `service` or `operator`. A token has 16 characters or more."""
     scopes: dict[str, Annotated[frozenset[Scope], BeforeValidator(split_list)]] = Field(default={})
-    """The scopes of each token, by its name: a list of `jobs`, `leases`, `limits` and `read`.
-    `service` is the name of `service_token`. A token that is not listed has all four."""
+    """The scopes of each token, by its name: a list of `jobs`, `leases`, `limits`, `read` and
+    `classes`. `service` is the name of `service_token`. A token that is not listed has all but
+    `classes`, with which a program chooses a class without a grant."""
     edge_listen: Listen = "127.0.0.1:8400"
     """The address at which nginx reaches the replica. Let nothing else reach it, because its
     clients can claim any visitor's IP address."""

@@ -14,7 +14,7 @@ from sidecar.dashboard.live import LIVE
 from sidecar.http.app_keys import SETTINGS
 from sidecar.http.auth.accounts import Account, Accounts
 from sidecar.http.auth.operators import COOKIE, Operators
-from sidecar.http.auth.rights import ROLES, SCOPES
+from sidecar.http.auth.rights import DEFAULT_SCOPES, ROLES, SCOPES
 from sidecar.http.auth.session import CSRF_HEADER, OPERATORS
 from sidecar.http.metrics import Metrics
 from sidecar.http.problems import problems
@@ -135,7 +135,7 @@ async def test_each_token_and_role_opens_what_the_table_says(client, route):
     assert await status(client, *route, ADMIN_TOKEN) == 200
     is_admin = route[1].startswith("/admin/")
     for name, token in TOKENS.items():
-        has = {name} if name in SCOPES else set(SCOPES)
+        has = {name} if name in SCOPES else set(DEFAULT_SCOPES)
         expected = 200 if has & scopes else 401 if is_admin else 403
         assert await status(client, *route, token) == expected, name
     for role in ROLES:

@@ -121,7 +121,8 @@ def place():
                   "callback_secret": SECRET},
         "permits": {"kinds": ["online"], "concurrency": 1},
     }  # fmt: skip
-    with receiver.running(), JobSystem(targets, replicas=2, runners=1) as works:
+    scopes = '[scopes]\nservice = ["jobs", "classes"]\n'
+    with receiver.running(), JobSystem(targets, replicas=2, runners=1, more=scopes) as works:
         yield Place(works, receiver)
 
 
@@ -413,6 +414,32 @@ def test_a_class_needs_a_grant_that_covers_it(place, given, says):
     answer = place.shop.call("POST", "/jobs", {"target": "images", **given})
     assert answer.status == 403, answer
     assert says in answer.json["detail"]
+
+
+def test_a_token_with_the_scope_chooses_a_class_without_a_grant(place):
+    """So does an operator. The job is the same one when its submission is repeated."""
+    given = {"target": "images", "path": "ok/1", "class": "gold", "idempotency_key": "trusted"}
+    for caller in (place.service, place.operator):
+        job = caller.submit(**given)
+        assert job.document["class"] == "gold"
+        again = caller.call("POST", "/jobs", given)
+        assert (again.status, again.json["id"]) == (200, job.id)
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "says"),
+    [
+        ({"class": "bronze"}, 422, "class: images has none of this name; it has gold, silver"),
+        ({"target": "still", "class": "gold"}, 422, "class: still has none of this name; it has"),
+        # A grant that is sent is checked all the same.
+        ({"class": "gold", "grant": sign_grant("other", "gold")}, 403, "forged"),
+        ({"class": "gold", "grant": sign_grant("images", "silver")}, 403, "for silver"),
+    ],
+)
+def test_the_scope_gives_no_class_that_there_is_not(place, given, status, says):
+    answer = place.service.call("POST", "/jobs", {"target": "images", **given})
+    assert answer.status == status, answer
+    assert says in "".join(answer.json.get("errors", [answer.json.get("detail", "")]))
 
 
 def test_a_grant_with_an_id_is_for_one_job(place):

@@ -337,6 +337,62 @@ async def test_somebody_is_moved_and_put_back(site):
     ]
 
 
+SHOP = "shop-token-for-tests"
+ACCESS = {"tokens": {"shop": SHOP, "press": "press-token-for-tests"}, "scopes": {"shop": "classes"}}
+
+
+async def choose_class(site, visitor, body, token=SHOP):
+    """Choose a visitor's class as a program. Return the status and the document."""
+    where = f"/v1/rooms/{site.room.name}/visitors/{visitor}/class"
+    headers = {"Authorization": f"Bearer {token}", "X-Waitroom-Operator": "alice"}
+    reply = await site.ops.put(where, json=body, headers=headers)
+    return reply.status, await reply.json()
+
+
+async def test_a_trusted_program_chooses_the_class_of_who_waits(replica):
+    """By its token's scope, without a grant. The log names the token, whatever the request says."""
+    site = await replica(total_active_users=1, lines=LINES, classes=CLASSES, access=ACCESS)
+    await check_all(site, 1 + 3)
+    last = (await people(site))[-1]
+    for _ in range(2):  # a retry changes nothing
+        status, document = await choose_class(site, last, {"class": "vip", "why": "customer 17"})
+        assert (status, document["visitor"], document["position"]) == (200, last, 1)
+    assert (await choose_class(site, last, {"class": None}))[1]["position"] == 3
+    log = (await told(site, "/log"))["log"]
+    assert {act["by"] for act in log} == {"token shop"}
+    assert "class vip: customer 17" in log[-1]["detail"]
+
+
+async def test_a_class_is_no_other_programs_to_choose(replica):
+    """A token without a line in `scopes` has all scopes but this."""
+    site = await replica(total_active_users=1, lines=LINES, classes=CLASSES, access=ACCESS)
+    await check_all(site, 1 + 1)
+    [visitor] = await people(site)
+    status, document = await choose_class(site, visitor, {"class": "vip"}, "press-token-for-tests")
+    assert (status, document["code"]) == (403, "scope_missing")
+    assert (await choose_class(site, visitor, {"class": "vip"}, ADMIN_TOKEN))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({"class": "gold"}, 404, "unknown_class"),
+        ({}, 422, "invalid_request"),
+        ({"class": 7}, 422, "invalid_request"),
+        ({"class": "vip", "position": 1}, 422, "invalid_request"),
+        ({"class": "vip", "why": "two\nlines"}, 422, "invalid_request"),
+    ],
+)
+async def test_a_class_that_cannot_be_chosen(replica, body, status, code):
+    site = await replica(total_active_users=1, lines=LINES, classes=CLASSES, access=ACCESS)
+    await check_all(site, 1 + 1)
+    [visitor] = await people(site)
+    answer, document = await choose_class(site, visitor, body)
+    assert (answer, document["code"]) == (status, code), document
+    answer, document = await choose_class(site, "A" * 22, {"class": "vip"})
+    assert (answer, document["code"]) == (404, "unknown_visitor")
+
+
 async def test_somebody_is_given_another_class(replica):
     """The visitor gets the sub-queue or head start of the class. For an unknown class the response
     names the room's classes."""

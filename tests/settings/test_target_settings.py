@@ -336,7 +336,7 @@ def test_scopes_of_tokens(folder):
     [
         ('shop = ["jobs"]', "scopes: shop: no token has this name; there are service, press"),
         ('operator = ["jobs"]', "scopes: operator: no token has this name"),
-        ("press = []", "scopes: press: at least one of jobs, leases, limits, read"),
+        ("press = []", "scopes: press: at least one of classes, jobs, leases, limits, read"),
         ('press = ["job"]', "scopes.press"),
     ],
 )

@@ -99,11 +99,15 @@ async def log_in(site, name="Night shift", token=ADMIN_TOKEN, headers=None):
 @pytest.fixture
 async def replica(redis_socket, aiohttp_client, turn):
     """Return a function that creates a replica with one room. If `beside` is another replica, both
-    serve the same room."""
+    serve the same room. `access` has settings of tokens and scopes."""
     redis = connect(f"unix://{redis_socket}", timeout_s=5)
 
     async def make(
-        *, event_streams: int = 0, beside: Replica | None = None, **settings: Any
+        *,
+        event_streams: int = 0,
+        beside: Replica | None = None,
+        access: dict[str, Any] | None = None,
+        **settings: Any,
     ) -> Replica:
         file = RoomSettings(**{"total_active_users": 1, **settings})
         if beside:
@@ -121,7 +125,9 @@ async def replica(redis_socket, aiohttp_client, turn):
             await room.refresh()
         metrics = Metrics()
         services = Services(rooms=WaitingRooms([room]), metrics=metrics)
-        whole = Settings(secret_keys=KEYS, admin_token=ADMIN_TOKEN, rooms={name: file})
+        whole = Settings(
+            secret_keys=KEYS, admin_token=ADMIN_TOKEN, rooms={name: file}, **(access or {})
+        )
         # Tests pass cookies themselves, so the client has no cookie jar.
         app = create_edge_app(services, find_share("static"), event_streams=event_streams)
         edge = await aiohttp_client(FastServer(app), cookie_jar=Jar())

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from sidecar.http.auth.rights import OWNERS, SCOPES, Scope
+from sidecar.http.auth.rights import DEFAULT_SCOPES, OWNERS, Scope
 
 #: The key of the function that returns the owner of a request's token, or None without a valid one.
 FIND_OWNER: "web.AppKey[Callable[[web.Request], Owner | None]]" = web.AppKey("find_owner")
@@ -16,9 +16,14 @@ class Owner:
     """A client of the API below /v1/. Its jobs and leases are stored with its name."""
 
     name: str
-    scopes: frozenset[Scope] = SCOPES
+    scopes: frozenset[Scope] = DEFAULT_SCOPES
     #: True if the client sees and may change the jobs and leases of all owners.
     is_operator: bool = False
+
+    @property
+    def may_choose_class(self) -> bool:
+        """Whether the client may choose a class without a grant."""
+        return self.is_operator or "classes" in self.scopes
 
 
 #: The client with the admin token.

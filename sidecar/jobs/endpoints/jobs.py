@@ -191,8 +191,9 @@ async def submit_job(request: web.Request, body: SubmitJob) -> web.Response:
     """
     jobs = request.app[JOBS]
     new = _check_job(body, request.headers, jobs.targets.get(body.target))
+    owner = owner_of(request)
     with _convert_job_errors():
-        job, is_new = await jobs.submit(owner_of(request).name, new)
+        job, is_new = await jobs.submit(owner.name, new, needs_grant=not owner.may_choose_class)
     headers = {"Location": f"/v1/jobs/{job.id}"}
     return (await _make_accepted_document(jobs, job)).response(202 if is_new else 200, headers)
 

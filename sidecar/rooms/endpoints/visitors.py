@@ -6,7 +6,8 @@ import structlog
 from aiohttp import web
 
 from sidecar.http.auth.logged_name import find_logged_name
-from sidecar.http.endpoint import OPERATORS, VIEWERS, Endpoints
+from sidecar.http.auth.owner import owner_of
+from sidecar.http.endpoint import OPERATORS, VIEWERS, Endpoints, programs
 from sidecar.http.problems import ProblemError
 from sidecar.rooms.schemas.common import (
     AMBIGUOUS_NUMBER,
@@ -23,6 +24,7 @@ from sidecar.rooms.schemas.visitors import (
     NEVER_MOVED,
     NO_PLACE_FREE,
     NOT_DRAWN,
+    ChooseClass,
     MoveVisitor,
     Session,
     Sessions,
@@ -180,13 +182,7 @@ async def move_visitor(
         to = body.position if isinstance(body.position, int) else NAMED_POSITIONS[body.position]
         moved = await room.store.move(visitor, to, by=by, why=why)
     else:
-        if body.class_ is not None:
-            check_class(room, body.class_)
-        what = f"class {body.class_}" if body.class_ else "no class"
-        why = f"{what}: {why}" if why else what
-        moved = await room.store.reclassify(visitor, ClassClaim(body.class_ or ""), by=by, why=why)
-        if moved == -2:
-            raise ProblemError(DRAWN_PLACE, detail="It can be moved, after the opening.")
+        moved = await _change_class(room, visitor, body.class_, by=by, why=why)
     if moved == 0:
         raise ProblemError(UNKNOWN_VISITOR, detail=f"{visitor} is not waiting")
     if moved < 0:
@@ -194,3 +190,41 @@ async def move_visitor(
         raise ProblemError(kind, detail=detail)
     log.info("moved", room=room.name, visitor=visitor, position=moved, by=by, why=why)
     return VisitorMoved(room=room.name, visitor=visitor, position=moved)
+
+
+async def _change_class(
+    room: WaitingRoom, visitor: str, class_name: str | None, *, by: str, why: str
+) -> int:
+    """Give a waiting visitor another class, None for none. Return the new position, or 0 if the
+    visitor is not waiting. Raises ProblemError."""
+    if class_name is not None:
+        check_class(room, class_name)
+    what = f"class {class_name}" if class_name else "no class"
+    why = f"{what}: {why}" if why else what
+    moved = await room.store.reclassify(visitor, ClassClaim(class_name or ""), by=by, why=why)
+    if moved == -2:
+        raise ProblemError(DRAWN_PLACE, detail="It can be moved, after the opening.")
+    return moved
+
+
+@ENDPOINTS.put(
+    "/v1/rooms/{room}/visitors/{visitor}/class",
+    programs("classes", role="operator"),
+    replies={200: "Where the visitor stands now."},
+    problems=(UNKNOWN_VISITOR, AMBIGUOUS_NUMBER, UNKNOWN_CLASS, DRAWN_PLACE),
+)
+async def choose_class(
+    request: web.Request, params: VisitorAddress, body: ChooseClass
+) -> VisitorMoved:
+    """Choose the class of a waiting visitor, without a grant.
+
+    Idempotent. The log of the room names the token.
+    """
+    room, owner = room_of(request), owner_of(request)
+    by = find_logged_name(request) if owner.is_operator else f"token {owner.name}"
+    visitor = await _find_id(request, params)
+    position = await _change_class(room, visitor, body.class_, by=by, why=body.why)
+    if position == 0:
+        raise ProblemError(UNKNOWN_VISITOR, detail=f"{visitor} is not waiting")
+    log.info("class_chosen", room=room.name, visitor=visitor, position=position, by=by)
+    return VisitorMoved(room=room.name, visitor=visitor, position=position)

@@ -54,6 +54,27 @@ class VisitorsPage(RoomAddress, OffsetPage):
     pass
 
 
+ClassOrNone = Annotated[str | None, wanted("the name of one, or null for none")]
+#: The reason for a change, for the log.
+Why = Annotated[
+    str,
+    Field(max_length=MAX_REASON, pattern=_REASON),
+    wanted(f"text of {MAX_REASON} characters at most, on one line"),
+]
+
+
+class ChooseClass(Body):
+    """The class of a waiting visitor."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"class": "vip", "why": "customer 17"}, {"class": None}]}
+    )
+    class_: ClassOrNone = Field(alias="class")
+    """The new class. null: none."""
+    why: Why = ""
+    """The reason, which is written to the log."""
+
+
 class MoveVisitor(Body):
     """The new position of a visitor in the queue, or the visitor's new class."""
 
@@ -74,15 +95,9 @@ class MoveVisitor(Body):
         wanted('a whole number from 1 on, "head" or "back"'),
     ] = 1
     """The new position; 1 is the head. `back`: the place before the first move."""
-    class_: Annotated[str | None, wanted("the name of one, or null for none")] = Field(
-        default=None, alias="class"
-    )
+    class_: ClassOrNone = Field(default=None, alias="class")
     """The new class. null: none."""
-    why: Annotated[
-        str,
-        Field(max_length=MAX_REASON, pattern=_REASON),
-        wanted(f"text of {MAX_REASON} characters at most, on one line"),
-    ] = ""
+    why: Why = ""
     """The reason, which is written to the log."""
 
     @model_validator(mode="before")
