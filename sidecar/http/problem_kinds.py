@@ -98,6 +98,15 @@ CSRF_WRONG = Kind(
     "A session's change came without its CSRF token.",
     "Reload the dashboard. A program sends a token instead.",
 )
+#: nginx sends this one (nginx/waitroom/server.conf).
+PERMIT_NEEDED = Kind(
+    "permit_needed",
+    403,
+    "A permit is needed",
+    "A request to an online target came without a permit, or with one that does not hold. `reason` "
+    "says why.",
+    "Send the permit of a job that was called, in `X-Waitroom-Permit`, once and in time.",
+)
 NOT_FOUND = Kind(
     "not_found",
     404,

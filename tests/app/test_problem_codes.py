@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -36,3 +37,15 @@ def test_a_status_without_a_kind_is_about_blank():
     """RFC 9457, section 4.2.1: such a problem says no more than its status."""
     document = json.loads(problem(418, "I'm a teapot").body)
     assert (document["type"], document["title"]) == ("about:blank", "I'm a teapot")
+
+
+def test_nginx_sends_kinds_that_there_are():
+    """Each of its problem documents has the code and the type of a kind with its status."""
+    text = (Path(__file__).resolve().parents[2] / "nginx/waitroom/server.conf").read_text()
+    documents = re.findall(r"return (\d{3}) '({\"type\".*)'", text)
+    kinds = {(kind.code, kind.status): kind.type for kind in KINDS}
+    assert len(documents) == 7
+    for status, document in documents:
+        code = re.search(r'"code": "(\w+)"', document)[1]
+        assert f'"type": "{kinds[code, int(status)]}"' in document
+        assert f'"status": {status}' in document

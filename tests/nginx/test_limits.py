@@ -150,9 +150,10 @@ def test_the_refused_program_gets_a_problem(caller, accept):
     reply = caller(Accept=accept).get("/none")
     assert (reply.status, reply.headers["Content-Type"]) == (429, "application/problem+json")
     assert reply.json() == {
-        "type": "about:blank",
+        "type": "urn:waitroom:problem:too_many_requests",
         "title": "Too many requests",
         "status": 429,
+        "code": "too_many_requests",
         "limit": "none",
         "retry_after_seconds": 60,
     }

@@ -144,9 +144,10 @@ def test_the_refused_get_a_problem(odd, stub, reason, accept):
     problem = reply.json()
     assert len(problem.pop("detail")) > 20
     assert problem == {
-        "type": "about:blank",
+        "type": "urn:waitroom:problem:permit_needed",
         "title": "A permit is needed",
         "status": 403,
+        "code": "permit_needed",
         "target": "images",
         "reason": reason,
     }
