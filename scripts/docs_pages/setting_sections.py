@@ -407,6 +407,7 @@ burst = 100
 retry_on = ["429", "5xx", "connection"]
 fail_on = ["4xx"]
 max_pending = 10000
+notify_above = 500
 classes = { vip = { head_start = "5m" } }
 callback_urls = ["https://shop.example/hooks/"]
 callback_secret = "5b1c…16 characters or more…"
@@ -414,6 +415,8 @@ previous_callback_secret = "whsec_…the base64 of 32 bytes…"
 """,
     more={
         "kinds": "[jobs](jobs.md)",
+        "fail_on": "[which answers are results](jobs.md#which-answers-are-results)",
+        "notify_above": "[webhooks](webhooks.md#a-targets-long-queue)",
         "algorithm": "[which algorithm when](limits.md#which-algorithm-when)",
         "classes": "[who is next](who-is-next.md)",
     },

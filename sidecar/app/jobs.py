@@ -5,7 +5,7 @@ import contextlib
 import gc
 import secrets
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,6 +14,7 @@ from aiohttp import web
 
 from sidecar.http import health as ops
 from sidecar.http.metrics import METRICS, Metrics
+from sidecar.jobs.estimate import estimate_wait_s
 from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.permits import Permits
 from sidecar.jobs.service import Jobs
@@ -36,6 +37,7 @@ from sidecar.storage.redis.leader_lease import LeaderLease
 from sidecar.storage.redis.pub_sub import Subscriber
 from sidecar.storage.sql.database import open_database
 from sidecar.visitors.grants import Grants
+from sidecar.webhooks.target_events import TargetQueue
 
 #: The pause between attempts to reach the database, in seconds.
 RETRY_S = 1.0
@@ -94,6 +96,22 @@ async def open_job_services(
         tasks = [asyncio.create_task(run_worker(*worker)) for worker in workers.items()]
         stack.push_async_callback(stop_workers, *tasks)
         yield JobServices(jobs, wake_ups)
+
+
+def read_target_queues(jobs: Jobs) -> Iterator[TargetQueue]:
+    """Yield the queues of all targets, as the reconciler last read them."""
+    for target in jobs.targets:
+        state, settings = jobs.metrics.targets.find(target.name), target.settings
+        if state is not None and state.is_ready:
+            yield TargetQueue(
+                target.name,
+                state.now_ms,
+                state.waiting,
+                state.active,
+                settings.concurrency,
+                None if settings.paused else estimate_wait_s(settings, state, state.waiting + 1),
+                settings.notify_above,
+            )
 
 
 async def _wait_for_database(store: JobStore) -> None:

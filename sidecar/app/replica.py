@@ -66,6 +66,7 @@ from sidecar.webhooks.metrics import WebhookMetrics
 from sidecar.webhooks.room_events import RoomDetector
 from sidecar.webhooks.sender import send_forever
 from sidecar.webhooks.service import ConfiguredWebhook, Webhooks
+from sidecar.webhooks.target_events import TargetDetector
 
 if TYPE_CHECKING:  # SQL is an extra
     from sidecar.app.jobs import JobServices
@@ -180,6 +181,7 @@ async def run_replica(settings: Settings, stopping: list[bool]) -> AsyncIterator
         jobs = await _open_jobs(settings, redis, metrics, subscriber, stack)
         if jobs is not None:
             _distinguish_targets(rooms, jobs.jobs)
+            _start_target_detector(jobs.jobs, webhooks, redis, stack, timeout_s=timeout_s)
         if subscriber.has_channels:
             task = asyncio.create_task(run_worker("subscriber", subscriber.run))
             stack.push_async_callback(stop_workers, task)
@@ -233,6 +235,25 @@ async def _open_jobs(
     if settings.done_listen:
         await stack.enter_async_context(done_log.listen(settings.done_listen, services.jobs))
     return services
+
+
+def _start_target_detector(
+    jobs: Jobs,
+    webhooks: Webhooks,
+    redis: Store,
+    stack: contextlib.AsyncExitStack,
+    *,
+    timeout_s: float,
+) -> None:
+    """Run the detector of targets' events until `stack` is closed, if a webhook is about them."""
+    if not any(webhook.is_about_targets() for webhook in webhooks):
+        return
+    from sidecar.app.jobs import read_target_queues  # noqa: PLC0415 - it imports SQL
+
+    read_queues = partial(read_target_queues, jobs)
+    detector = TargetDetector(webhooks, redis, read_queues, timeout_s=timeout_s)
+    task = asyncio.create_task(run_worker("target notifier", detector.run))
+    stack.push_async_callback(stop_workers, task)
 
 
 def _distinguish_targets(rooms: WaitingRooms, jobs: Jobs) -> None:

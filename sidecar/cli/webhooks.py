@@ -145,9 +145,10 @@ async def _send_tests(
 
         async def send_test(name: str) -> "tuple[PostResult, float]":
             webhook = settings.webhooks[name]
-            room = (webhook.rooms or sorted(settings.rooms))[0]
+            room = next(iter(webhook.rooms or sorted(settings.rooms)), "")
+            cap = settings.rooms[room].total_active_users if room else 0
             start_s = time.monotonic()
-            message = create_test_notice(room, settings.rooms[room].total_active_users)
+            message = create_test_notice(room, cap)
             result = await send_notice(session, webhook, message)
             return result, time.monotonic() - start_s
 

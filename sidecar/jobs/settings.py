@@ -246,6 +246,9 @@ class TargetSettings(BaseModel):
     """Removes a job and its result 20 s after the result was first read."""
     max_pending: Count | None = Field(default=None, ge=0, le=100_000_000)
     """How many jobs may wait. More are refused with 429."""
+    notify_above: Count | None = Field(default=None, ge=1, le=100_000_000)
+    """Sends the webhook `target_queue_over` when more jobs than this wait for their call, and again
+    only after fewer than 80 % of this number waited. None: it is not sent."""
     max_body: Count = Field(default=131_072, ge=0, le=131_072)
     """The largest body of a job, in bytes."""
     max_result: Count = Field(default=1_048_576, ge=0, le=104_857_600)

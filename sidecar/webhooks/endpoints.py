@@ -126,8 +126,10 @@ async def send_test(request: web.Request, params: schemas.TestParameters) -> sch
     webhook, rooms, by = _find_webhook(request), request.app[ROOMS], find_logged_name(request)
     name = params.room
     if name is None:
-        name = min(room.name for room in rooms if webhook.settings.is_about(room.name))
-    notice = create_test_notice(name, rooms.get(name).settings.total_active_users)
+        names = (room.name for room in rooms if webhook.settings.is_about(room.name))
+        name = min(names, default="")
+    cap = rooms.get(name).settings.total_active_users if name else 0
+    notice = create_test_notice(name, cap)
     await webhook.deliveries.add(notice, by=by)
     log.info("webhook_tested", webhook=params.webhook, id=notice.id, by=by)
     return schemas.SentTest(webhook=params.webhook, id=notice.id)
@@ -144,6 +146,7 @@ def _describe_delivery(state: DeliveryState, delivery: Delivery) -> schemas.Webh
         id=notice.id,
         event=notice.event,
         room=notice.room,
+        target=notice.target or None,
         at=iso(notice.at_ms),
         state=state,
         attempts=delivery.attempts,

@@ -11,13 +11,14 @@ from yarl import URL
 from sidecar.kit.clock import iso
 from sidecar.kit.http_post import Message, PostResult, signed_headers
 from sidecar.webhooks.model import AnyNotice, CalledVisitor, Notice
-from sidecar.webhooks.settings import RoomEventName, Webhook
+from sidecar.webhooks.settings import RoomEventName, TargetEventName, Webhook
 
-_SENTENCES: dict[RoomEventName, str] = {
+_SENTENCES: dict[RoomEventName | TargetEventName, str] = {
     "queue_started": "a queue has begun",
     "queue_over": "more than {:,} people wait",
     "queue_empty": "the queue is empty",
     "room_full": "the room is full",
+    "target_queue_over": "more than {:,} jobs wait",
 }
 _NUMBER_FIELDS = ("waiting", "active", "cap", "wait_seconds", "threshold")
 #: The values of errcode after which a retry may succeed: DingTalk is busy, or got more than 20
@@ -46,8 +47,8 @@ def compose_message(webhook: Webhook, notice: AnyNotice, *, now_s: float) -> Mes
 
 
 def _describe_notice(notice: AnyNotice) -> dict[str, Any]:
-    at = iso(notice.at_ms)
-    return {"id": notice.id, "event": notice.event, "room": notice.room, "at": at}
+    about = {"target": notice.target} if notice.target else {"room": notice.room}
+    return {"id": notice.id, "event": notice.event, **about, "at": iso(notice.at_ms)}
 
 
 def _describe_call(call: CalledVisitor) -> dict[str, Any]:
@@ -69,13 +70,15 @@ def _sign_for_dingtalk(secret: str, now_ms: int) -> dict[str, str]:
 def write_sentence(notice: Notice) -> str:
     """Describe an event in a sentence that begins with Waitroom, which a chat may filter by."""
     if notice.event == "test":
-        return f"Waitroom {notice.room}: this is a test, nothing has happened."
+        subject = f"Waitroom {notice.room}".rstrip()  # there may be no rooms
+        return f"{subject}: this is a test, nothing has happened."
     event = _SENTENCES[notice.event].format(notice.threshold)
     has_wait = notice.waiting and notice.wait_seconds is not None
     wait = f", wait about {_format_duration(notice.wait_seconds or 0)}" if has_wait else ""
+    inside = "called" if notice.target else "inside"
     return (
-        f"Waitroom {notice.room}: {event}. {notice.waiting:,} waiting, "
-        f"{notice.active:,} of {notice.cap:,} inside{wait}."
+        f"Waitroom {notice.target or notice.room}: {event}. {notice.waiting:,} waiting, "
+        f"{notice.active:,} of {notice.cap:,} {inside}{wait}."
     )
 
 

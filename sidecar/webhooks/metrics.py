@@ -8,7 +8,8 @@ class WebhookMetrics(MetricSet):
 
     webhooks = counter(
         "waitroom_webhooks",
-        "Webhooks of this replica, by their final result: delivered, failed, dropped.",
+        "Webhooks of this replica, by their final result: delivered, failed, dropped. Messages "
+        'about targets have the room "".',
         "room",
         "event",
         "result",

@@ -4,19 +4,21 @@ import secrets
 import time
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import AliasChoices, Field, TypeAdapter, ValidationError
 
-from sidecar.webhooks.settings import RoomEventName
+from sidecar.webhooks.settings import RoomEventName, TargetEventName
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A message about an event of a room. `threshold` is notify_above, and only for queue_over."""
+    """A message about an event of a room, or of a target: then `room` is "", and the numbers are
+    jobs, calls and `concurrency`. `threshold` is notify_above, and only for queue_over and
+    target_queue_over."""
 
     id: str
-    event: RoomEventName | Literal["test"]
+    event: RoomEventName | TargetEventName | Literal["test"]
     room: str
     at_ms: int
     waiting: int
@@ -24,6 +26,7 @@ class Notice:
     cap: int
     wait_seconds: int | None = None
     threshold: int | None = None
+    target: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,8 @@ class CallNotice:
     at_ms: int
     calls: tuple[CalledVisitor, ...]
     event: Literal["called"] = "called"
+    #: The member that all messages have.
+    target: ClassVar[str] = ""
 
 
 AnyNotice: TypeAlias = Notice | CallNotice

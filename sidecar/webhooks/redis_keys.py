@@ -1,4 +1,9 @@
-"""The Redis keys of a webhook. All share a hash tag, and so one cluster slot."""
+"""The Redis keys of webhooks. Those of one webhook share a hash tag, and so one cluster slot."""
+
+#: hash: the name of a target -> its latch, and messages about it that are not enqueued yet (JSON)
+TARGET_NOTICES_KEY = "waitroom:{webhook-targets}:notices"
+#: string: the replica that holds the leader lease of the target detector; expires
+TARGET_LEASE_KEY = "waitroom:{webhook-targets}:notifying"
 
 
 def webhook_key(webhook: str, part: str) -> str:

@@ -67,7 +67,9 @@ class WebhookDelivery(Reply):
     event: str
     """The event, or `test`."""
     room: str
-    """The room's name."""
+    """The room's name. Empty for an event of a target."""
+    target: str | None
+    """The target's name. null for an event of a room."""
     at: Time
     """When the event happened."""
     state: DeliveryState

@@ -11,7 +11,7 @@ from sidecar.kit.names import Named
 from sidecar.webhooks.deliveries import Deliveries
 from sidecar.webhooks.metrics import WebhookMetrics
 from sidecar.webhooks.model import AnyNotice, CallNotice
-from sidecar.webhooks.settings import Webhook
+from sidecar.webhooks.settings import TARGET_EVENT_NAMES, Webhook
 
 log = structlog.get_logger()
 
@@ -25,6 +25,9 @@ class ConfiguredWebhook:
     deliveries: Deliveries
     metrics: WebhookMetrics
 
+    def is_about_targets(self) -> bool:
+        return any(event in self.settings.events for event in TARGET_EVENT_NAMES)
+
     def is_subscribed_to(self, room: str, event: str) -> bool:
         return event in self.settings.events and self.settings.is_about(room)
 
@@ -33,7 +36,7 @@ class ConfiguredWebhook:
         results = ("delivered", "failed", "dropped")
         for room in filter(self.settings.is_about, rooms):
             for event in self.settings.events:
-                for result in results:
+                for result in results if event not in TARGET_EVENT_NAMES else ():
                     self.metrics.webhooks.labels(room, event, result)
             if self.settings.has_calls:
                 for result in (*results, "came", "over", "lost"):
@@ -65,7 +68,8 @@ class ConfiguredWebhook:
 
     def log(self, notice: AnyNotice, result: str, write: Any = log.info, **more: object) -> None:
         """Log a result of a message."""
-        fields = {"room": notice.room, "happened": notice.event, "id": notice.id}
+        about = {"target": notice.target} if notice.target else {"room": notice.room}
+        fields = {**about, "happened": notice.event, "id": notice.id}
         write(f"webhook_{result}", webhook=self.name, host=self.settings.host, **fields, **more)
 
 

@@ -19,8 +19,11 @@ from sidecar.kit.signing import check_webhook_secret
 #: The default of a webhook's `events`.
 RoomEventName = Literal["queue_started", "queue_over", "queue_empty", "room_full"]
 ROOM_EVENT_NAMES: tuple[RoomEventName, ...] = get_args(RoomEventName)
+#: The events of targets, which a webhook gets if it names them.
+TargetEventName = Literal["target_queue_over"]
+TARGET_EVENT_NAMES: tuple[TargetEventName, ...] = get_args(TargetEventName)
 #: `called` is not in the default, because its messages are about individual visitors.
-WebhookEventName = Literal[RoomEventName, "called"]
+WebhookEventName = Literal[RoomEventName, "called", TargetEventName]
 
 
 def _check_url(value: str) -> str:
@@ -56,10 +59,12 @@ class Webhook(BaseModel):
         default=[*ROOM_EVENT_NAMES], min_length=1
     )
     """The events about which messages are sent. `called` is about individual visitors whose turn it
-    is: it is sent only if you list it, and needs the format `generic`. In an environment variable,
+    is: it is sent only if you list it, and needs the format `generic`. `target_queue_over` is about
+    targets with `notify_above`, and is sent only if you list it. In an environment variable,
     separate events by commas."""
     rooms: Annotated[list[str], BeforeValidator(split_list)] = []
-    """The rooms about which messages are sent. Empty: all rooms."""
+    """The rooms about which messages are sent. Empty: all rooms. Messages about targets are sent
+    in any case."""
 
     @field_validator("secret")
     @classmethod

@@ -131,11 +131,11 @@ const list = {
     columns: [
       {
         title: 'Event',
-        fill: (cell, { event, room, calls }) =>
+        fill: (cell, { event, room, target, calls }) =>
           fillTwo(
             cell,
             event,
-            `${room}${calls == null ? '' : `, ${many(calls, 'call', 'calls')}`}`,
+            `${target ?? room}${calls == null ? '' : `, ${many(calls, 'call', 'calls')}`}`,
           ),
       },
       { title: 'At', fill: (cell, each) => put(cell, time(each.at)) },
