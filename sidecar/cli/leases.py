@@ -1,24 +1,31 @@
-"""The commands `waitroom leases …`, which show who holds which resource, and release it."""
+"""The commands `waitroom leases …`, which show who holds which resource, release it, or run a
+command while holding it."""
 
 from typing import Any
 from urllib.parse import urlencode
 
 import click
 
-from sidecar.cli.output import print_table
+from sidecar.cli.lease_run import NOT_GRANTED, run_with_lease
+from sidecar.cli.output import print_table, read_duration
 from sidecar.cli.replica_client import (
     ANY_TEXT,
     Client,
     ReplicaGroup,
+    ReplicaOptions,
     build_api_path,
     pass_client,
     read_pages,
 )
 
+#: How often to try again to reach a replica that does not answer.
+RUN_RETRIES = 3
+
 
 @click.group(cls=ReplicaGroup)
 def leases() -> None:
-    """Show who holds which resource, and release it, through a replica's ops listener."""
+    """Show who holds which resource, release it, or hold it while a command runs, through a
+    replica's ops listener."""
 
 
 def _print_leases(document: dict[str, Any]) -> None:
@@ -99,6 +106,45 @@ def release(client: Client, template: str, resource: str, holder: str | None) ->
     if holder is None:
         counts = f"{len(holders)} held {resource}; {page['waiting']} waited for it"
         click.echo(counts if holders else f"nobody holds {resource}")
+
+
+@leases.command(name="run")
+@click.argument("template")
+@click.argument("resource")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND…")
+@click.option(
+    "--wait",
+    callback=read_duration,
+    metavar="DURATION",
+    help="Wait at most so long, such as 30s; 0s: do not wait. Otherwise as long as it takes.",
+)
+@click.option("--holder", default="", metavar="NAME", help="The holder's name, otherwise a new id.")
+@click.option(
+    "--on-loss",
+    type=click.Choice(["kill", "warn"]),
+    default="kill",
+    show_default=True,
+    help="If the lease is lost: end the command, or only warn.",
+)
+@click.option(
+    "--conflict-exit-code",
+    "-E",
+    type=click.IntRange(0, 255),
+    default=NOT_GRANTED,
+    show_default=True,
+    metavar="NUMBER",
+    help="Exit so if the lease was not granted in time.",
+)
+@click.pass_obj
+def run_command(options: ReplicaOptions, /, template: str, resource: str, **params: Any) -> None:
+    """Run a COMMAND while holding a lease, as flock does with a file.
+
+    Wait for the lease, renew it while the command runs, release it at the end, and exit as the
+    command did. The command finds its fencing number in LEASE_FENCE.
+    """
+    with options.client(retries=RUN_RETRIES) as client:
+        status = run_with_lease(client, template, resource, **params)
+    click.get_current_context().exit(status)
 
 
 def _format_holders(holders: list[dict[str, Any]]) -> str:

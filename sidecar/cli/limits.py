@@ -1,24 +1,33 @@
-"""The commands `waitroom limits …`, which show rate limits and set those of individual keys."""
+"""The commands `waitroom limits …`, which ask rate limits, show them, and set those of individual
+keys."""
 
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
 
-from sidecar.cli.output import print_json, print_table
+from sidecar.cli.output import print_json, print_result, print_table, read_duration
 from sidecar.cli.replica_client import (
     ANY_TEXT,
     Client,
     ReplicaGroup,
     build_api_path,
+    pass_client,
     read_pages,
 )
 
+#: The exit status if a limit refuses a call.
+REFUSED = 4
 _LIMITS = "/v1/limits"
 
 
 @click.group(cls=ReplicaGroup)
 def limits() -> None:
-    """Show rate limits and change those of single keys, through a replica's ops listener."""
+    """Ask rate limits, show them, and change those of single keys, through a replica's ops
+    listener."""
 
 
 def _print_rules(document: dict[str, Any]) -> None:
@@ -36,12 +45,8 @@ def list_limits(client: Client) -> Any:
     return client.request("GET", _LIMITS)
 
 
-@limits.reply_command(print_json, "name")
-@click.argument("fields", nargs=-1, metavar="[FIELD=VALUE]…")
-@click.option("--key", metavar="KEY", help="The whole key, in place of its fields.")
-def show(client: Client, name: str, fields: tuple[str, ...], key: str | None) -> Any:
-    """Show the decision on a call made now, as JSON, without counting it. Without the fields of a
-    key, show the rule and the limits of single keys."""
+def _read_fields(key: str | None, fields: tuple[str, ...]) -> dict[str, str]:
+    """Return the fields of a key, or {"key": the whole key}."""
     if key is not None and fields:
         raise click.UsageError("say either --key or fields")
     query = {} if key is None else {"key": key}
@@ -50,11 +55,77 @@ def show(client: Client, name: str, fields: tuple[str, ...], key: str | None) ->
         if not equals:
             raise click.UsageError(f"{field}: write FIELD=VALUE, such as channel=wx")
         query[part] = value
+    return query
+
+
+@limits.reply_command(print_json, "name")
+@click.argument("fields", nargs=-1, metavar="[FIELD=VALUE]…")
+@click.option("--key", metavar="KEY", help="The whole key, in place of its fields.")
+def show(client: Client, name: str, fields: tuple[str, ...], key: str | None) -> Any:
+    """Show the decision on a call made now, as JSON, without counting it. Without the fields of a
+    key, show the rule and the limits of single keys."""
+    query = _read_fields(key, fields)
     path = build_api_path(_LIMITS, name)
     for rule in client.request("GET", _LIMITS)["limits"]:
         if rule["name"] == name and rule["fields"] and not query:
             return {**rule, "values": client.request("GET", f"{path}/values")}
     return client.request("GET", path, query=query)
+
+
+def _print_permit(permit: dict[str, Any]) -> None:
+    name = click.get_current_context().params["name"]
+    of_key = f" of {permit['key']}" if permit["key"] else ""
+    click.echo(f"{name}: a call{of_key} is allowed")
+
+
+@limits.command(name="acquire")
+@click.argument("name")
+@click.argument("fields", nargs=-1, metavar="[FIELD=VALUE]…")
+@click.option("--key", metavar="KEY", help="The whole key, in place of its fields.")
+@click.option("--cost", type=click.IntRange(1), default=1, show_default=True, metavar="NUMBER")
+@click.option(
+    "--wait",
+    callback=read_duration,
+    metavar="DURATION",
+    help="Wait at most so long, such as 30s, until the call may proceed. Otherwise do not wait.",
+)
+@print_result(_print_permit)
+@pass_client
+def acquire(client: Client, /, name: str, fields: tuple[str, ...], **params: Any) -> Any:
+    """Ask a limit whether a call may proceed, and count the call. Exit with 0 if it may, and with
+    4 if the limit refuses it."""
+    query, wait_s = _read_fields(params["key"], fields), params["wait"] or 0
+    call = {"cost": params["cost"], **(query if params["key"] is not None else {"fields": query})}
+    path, deadline_s = build_api_path(_LIMITS, name), time.monotonic() + wait_s
+    while True:
+        # A list, because the response to one call that is refused would be an error.
+        [decision] = client.request("POST", f"{path}/acquire", [call])
+        retry_s = math.inf if decision["wait_seconds"] is None else decision["wait_seconds"]
+        has_time = time.monotonic() + retry_s <= deadline_s
+        if decision["allowed"] and (has_time or not retry_s):
+            with _released_on_failure(client, path, decision):
+                time.sleep(retry_s)
+            return decision
+        if not has_time:
+            with _released_on_failure(client, path, decision):
+                hint = f"ask again after {retry_s:g} s"
+                if math.isinf(retry_s):
+                    hint = f"the limit {decision['limit']} never allows a cost of {params['cost']}"
+                click.echo(f"{name}: refused; {hint}", err=True)
+                raise click.exceptions.Exit(REFUSED)
+        time.sleep(retry_s)
+
+
+@contextmanager
+def _released_on_failure(client: Client, path: str, decision: dict[str, Any]) -> Iterator[None]:
+    """Give the moment of a paced call back if the block is left by an exception."""
+    try:
+        yield
+    except BaseException:
+        if decision["permit"]:
+            body = {"key": decision["key"], "permit": decision["permit"]}
+            client.request("POST", f"{path}/release", body)
+        raise
 
 
 def _print_limit(value: dict[str, Any]) -> None:

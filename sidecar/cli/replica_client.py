@@ -53,7 +53,9 @@ class ReplicaOptions:
     token_file: str | None = None
 
     @contextmanager
-    def client(self, *, timeout_s: float = 10, has_token: bool = True) -> Iterator[Client]:
+    def client(
+        self, *, timeout_s: float = 10, has_token: bool = True, retries: int = 0
+    ) -> Iterator[Client]:
         """Open a client of the replica. Convert the client's errors to ClickExceptions."""
         from waitroom import Client, RejectedError, UnavailableError, WaitroomError  # noqa: PLC0415 - the other commands start faster
 
@@ -61,7 +63,7 @@ class ReplicaOptions:
         operator = f"{_get_user_name()} (command line)"
         try:
             with Client(
-                address, token=token, timeout=timeout_s, retries=0, operator=operator
+                address, token=token, timeout=timeout_s, retries=retries, operator=operator
             ) as client:
                 yield client
         except UnavailableError as error:

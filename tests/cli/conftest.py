@@ -1,6 +1,9 @@
 """Fixtures for tests of commands: a replica to call, with rooms, leases, limits and targets."""
 
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -46,16 +49,28 @@ lease = "30s"
 """
 
 
-@pytest.fixture(scope="session")
-def config(tmp_path_factory):
-    """Start a replica with its store in memory. Return the path of its settings file."""
-    folder = tmp_path_factory.mktemp("waitroom")
+@contextmanager
+def _start_replica(folder: Path, text: str) -> Iterator[Path]:
+    """Start a replica with these settings. Yield the path of its settings file."""
     file = folder / "waitroom.toml"
-    file.write_text(CONFIG.format(folder=folder, port=free_port()))
+    file.write_text(text.format(folder=folder, port=free_port()))
     command = [WAITROOM, "serve", "--config", str(file)]
     with Process(command, log=folder / "log", env=CLEAN, cwd=folder) as replica:
         is_ready = lambda: run_command("healthcheck", "-c", file, env=CLEAN).returncode == 0  # noqa: E731
         wait_until(is_ready, "the replica", of=replica)
+        yield file
+
+
+@pytest.fixture(scope="session")
+def start_replica():
+    """Return a context manager that starts a replica of a folder and a settings file's text."""
+    return _start_replica
+
+
+@pytest.fixture(scope="session")
+def config(tmp_path_factory, start_replica):
+    """Start a replica with its store in memory. Return the path of its settings file."""
+    with start_replica(tmp_path_factory.mktemp("waitroom"), CONFIG) as file:
         yield file
 
 

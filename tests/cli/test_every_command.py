@@ -33,6 +33,7 @@ NO_JSON = {
     "rooms export": "writes JSON Lines",
     "rooms import": "says how much is new",
     "jobs watch": "shows jobs until they have ended",
+    "leases run": "runs a command, whose output it is",
     "leases release": "makes a request for each holder, and says how each went",
 }
 
