@@ -16,7 +16,7 @@ def estimate_wait_s(settings: TargetSettings, queue: QueueState, position: int) 
     rate_wait_s = 0.0
     if settings.rate is not None:
         calls_left = max(0, settings.rate - queue.calls_in_window)
-        rate_wait_s = max(0, position - calls_left) * settings.window / settings.rate
+        rate_wait_s = max(0, position - calls_left) * settings.counted_window / settings.rate
     pause_ms = max(queue.open_until_ms or 0, queue.held_until_ms or 0) - queue.now_ms
     return max(slot_wait_s, rate_wait_s) + max(0, pause_ms) / 1000
 
@@ -34,4 +34,4 @@ def estimate_calls_per_s(settings: TargetSettings, queue: QueueState) -> float:
     slots_per_s = settings.concurrency / (queue.mean_s or settings.expected_seconds)
     if settings.rate is None:
         return slots_per_s
-    return min(slots_per_s, settings.rate / settings.window)
+    return min(slots_per_s, settings.rate / settings.counted_window)

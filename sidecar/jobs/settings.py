@@ -166,6 +166,10 @@ UrlPrefixes = Annotated[
 ]
 
 
+#: By how much two calls of a target with `strict` may be closer together than their claims, in s.
+STRICT_SPREAD_S = 0.15
+
+
 class TargetSettings(BaseModel):
     """One target, `[targets.NAME]`. Durations are in seconds; text such as "5m" is understood."""
 
@@ -209,6 +213,11 @@ class TargetSettings(BaseModel):
     burst: Count | None = Field(default=None, ge=1, le=MAX_LIMIT)
     """How many calls may start at once after an idle time. Only for `token_bucket`. None: as many
     as `rate`."""
+    strict: bool = False
+    """Lets no more than `rate` calls begin in any `window` as the target sees it, at a cost: each
+    call is sent 0.2 s later, and there are at most `rate` calls in `window` + 0.15 s. Needs
+    `kinds = ["offline"]`, a `window` of 1 s or more, and the algorithm `sliding_window` or
+    `leaky_bucket`."""
     timeout: Seconds = Field(default=60, ge=0.1, le=86_400)
     """How long a call may take, including its response. Online: how long a used permit counts as
     a call in progress, unless the client reports its end."""
@@ -294,6 +303,26 @@ class TargetSettings(BaseModel):
     def _check_burst(cls, value: int | None, info: ValidationInfo) -> int | None:
         return check_burst(value, info.data.get("algorithm"))
 
+    @field_validator("strict")
+    @classmethod
+    def _check_strict(cls, value: bool, info: ValidationInfo) -> bool:
+        data = info.data
+        if not value or data.keys() < {"kinds", "rate", "window", "algorithm"}:
+            return value
+        needs = {
+            "a rate": data["rate"] is not None,
+            'kinds = ["offline"], because others make the calls of online jobs': (
+                data["kinds"] == ("offline",)
+            ),
+            "a window of 1 s or more": data["window"] >= 1,
+            "the algorithm sliding_window or leaky_bucket": (
+                data["algorithm"] in {"sliding_window", "leaky_bucket"}
+            ),
+        }
+        if missing := [need for need, is_met in needs.items() if not is_met]:
+            raise ValueError(f"needs {'; '.join(missing)}")
+        return value
+
     @field_validator("classes")
     @classmethod
     def _check_classes(cls, value: Classes) -> Classes:
@@ -326,6 +355,12 @@ class TargetSettings(BaseModel):
         if secret:
             check_webhook_secret(secret)
         return secret
+
+    @property
+    def counted_window(self) -> float:
+        """Return for how long a claimed call counts against `rate`, in seconds. With `strict`, two
+        calls that are claimed so far apart are sent at least a `window` apart."""
+        return self.window + STRICT_SPREAD_S if self.strict else self.window
 
     @property
     def callback_secrets(self) -> list[str]:

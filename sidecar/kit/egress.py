@@ -12,6 +12,8 @@ connects.
 import asyncio
 import functools
 import socket
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from ssl import SSLContext
 from typing import Any
 
@@ -36,6 +38,11 @@ MAX_LINE = 8190
 MAX_INTERIM, MAX_HEAD, HEAD_PART = 200, 131_072, 4_096
 #: The most connections that a request skips because the server has sent unrequested data on them.
 MAX_SKIPPED = 20
+#: What the current task awaits when the connection for its request is open, before it sends the
+#: request. May be called again, if the connection breaks meanwhile.
+BEFORE_SEND: ContextVar[Callable[[], Awaitable[None]] | None] = ContextVar(
+    "before_send", default=None
+)
 
 
 class PrivateAddressError(OSError):
@@ -119,10 +126,21 @@ class _Connector(aiohttp.TCPConnector):
     ) -> Connection:
         for _ in range(MAX_SKIPPED):
             connection = await super().connect(req, traces, timeout)
-            if connection.protocol is not None and not connection.protocol.should_close:
+            if _is_usable(connection) and (wait := BEFORE_SEND.get()) is not None:
+                try:
+                    await wait()
+                except BaseException:
+                    connection.release()
+                    raise
+            if _is_usable(connection):
                 return connection
             connection.close()
         raise aiohttp.ServerDisconnectedError
+
+
+def _is_usable(connection: Connection) -> bool:
+    protocol = connection.protocol
+    return protocol is not None and protocol.is_connected() and not protocol.should_close
 
 
 class _Protocol(ResponseHandler):

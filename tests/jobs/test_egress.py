@@ -21,7 +21,7 @@ from sidecar import __version__
 from sidecar.jobs.call_result import CallResult
 from sidecar.jobs.model import CHUNK_BYTES, Job
 from sidecar.jobs.settings import TargetSettings, read_target
-from sidecar.jobs.worker.target_call import Egress
+from sidecar.jobs.worker.target_call import Egress, LateCallError, SendWindow
 from sidecar.kit import egress as connections
 from sidecar.kit.errors import DatabaseError
 from tests.support.processes import free_port
@@ -300,6 +300,39 @@ async def test_whose_headers_hold(egress, target):
         "x-key": "target's", "X-Api-Key": "target's", "Authorization": "job's",
     }  # fmt: skip
     assert (sent["User-Agent"], sent["Accept"]) == ("shop/1", "text/plain")
+
+
+async def test_a_call_waits_with_its_connection_open():
+    """Until its time, which does not count towards the timeout."""
+    opened, heads = asyncio.Event(), []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        opened.set()
+        heads.append((await reader.readuntil(b"\r\n\r\n"), time.monotonic()))
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    egress, from_s = Egress(), time.monotonic() + 1.5
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        settings = settings_of(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", timeout=1)
+        window = SendWindow(from_s, from_s + 20)
+        calling = asyncio.create_task(egress.call(settings, to_job(), sink=Kept(), window=window))
+        await opened.wait()
+        assert (await calling).kind == "answered"
+        await egress.close()
+    [(_, at_s)] = heads
+    assert at_s >= from_s
+
+
+async def test_a_call_that_is_too_late_is_not_sent(egress, target):
+    """Also on a connection that is open already, which is used for the next call."""
+    window = SendWindow(time.monotonic() - 2, time.monotonic() - 1)
+    settings, late = settings_of(target.url), to_job()
+    for _ in range(2):
+        with pytest.raises(LateCallError):
+            await egress.call(settings, late, sink=Kept(), window=window)
+        assert (await call(egress, target)).kind == "answered"
+    assert notes_of(target, late) == []
 
 
 async def test_cookies_are_not_kept(egress, target):

@@ -6,11 +6,13 @@ import asyncio
 import pytest
 
 from sidecar.jobs import retry_policy
+from sidecar.jobs.call_result import CallResult
 from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.model import Ending, Job, QueueEntry, State, make_job_id
 from sidecar.jobs.store.due_jobs import BYTES_PER_DELETE
 from sidecar.jobs.store.target_queue import LOCK_S
 from sidecar.jobs.worker import reconciler, target_worker
+from sidecar.jobs.worker.target_call import LateCallError
 from sidecar.jobs.worker.target_worker import WorkerPool
 from sidecar.kit.errors import StoreError
 from tests.jobs.bench import running, until
@@ -77,6 +79,29 @@ async def test_a_worker_that_was_slow_to_begin_asks_whether_the_job_is_still_its
 
 
 # The reconciler -----------------------------------------------------------------------------------
+
+
+async def test_a_call_that_is_too_late_for_strict_is_made_later(here):
+    """It was not sent, so it is no failure; the next claim makes it, in a time of its own."""
+    target = await here.target(strict=True, rate=5, kinds=["offline"])
+    windows = []
+
+    async def call(_settings, job, *, window, **_):
+        windows.append(window)
+        if len(windows) == 1:
+            raise LateCallError
+        return CallResult("answered", status=200)
+
+    here.egress.call = call
+    id_ = await here.submit(target)
+    async with running(here.worker(target).run()):
+        while not (row := await here.row(id_)).is_ended:
+            await asyncio.sleep(0.01)
+            here.time.forward(0.1)
+    assert (row.state, row.failures) == (State.COMPLETED, 0)
+    late, sent = windows
+    assert late.from_s < late.until_s
+    assert late.from_s < sent.from_s
 
 
 async def test_what_ended_while_redis_was_away_leaves_the_queue(here):

@@ -5,12 +5,14 @@ import contextlib
 import re
 
 import pytest
+from pydantic import ValidationError
 
 from sidecar.jobs.model import Ending, QueueEntry, State
 from sidecar.jobs.redis_keys import JOBS_CHANNEL, TARGET_KEYS, target_key
-from sidecar.jobs.settings import TargetSettings
+from sidecar.jobs.settings import STRICT_SPREAD_S, TargetSettings
 from sidecar.jobs.store.target_queue import QueuePlace, TargetStore
 from sidecar.jobs.worker.queue_rebuild import make_restored_call
+from sidecar.jobs.worker.target_worker import STRICT_LATE_S
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.storage.redis.breaker import TRIES
@@ -227,6 +229,32 @@ async def test_a_rate_is_that_of_the_limits_and_no_less(make, clock, algorithm):
     assert len(went) == 20
     check_granted_rate(algorithm, went, 3)
     assert went[-1][0] - went[0][0] <= 20 * S / 3
+
+
+async def test_strict_claims_leave_room_for_late_sends(make, clock):
+    """Claims that far apart are sent a window apart, even if the earlier ones are sent as late as
+    may be and the later ones as early."""
+    store = await make()
+    await add(store, *(f"j{n}" for n in range(20)))
+    strict = {"rate": 5, "strict": True, "kinds": ["offline"]}
+    assert len(await call(store, **strict)) == 5
+    clock.now += round((1 + STRICT_SPREAD_S) * S) - 1
+    assert len(await call(store, **strict)) == 0
+    clock.now += 1
+    assert len(await call(store, **strict)) == 5
+    assert STRICT_LATE_S < STRICT_SPREAD_S
+
+
+@pytest.mark.parametrize(
+    ("values", "need"),
+    [({}, "a rate"), ({"rate": 1, "window": 0.5}, "a window of 1 s"),
+     ({"rate": 1, "kinds": ["online", "offline"]}, "offline"),
+     ({"rate": 1, "algorithm": "token_bucket"}, "the algorithm sliding_window")],
+)  # fmt: skip
+def test_what_strict_needs(values, need):
+    """A target that Waitroom cannot pace exactly is not accepted."""
+    with pytest.raises(ValidationError, match=f"needs.*{need}"):
+        settings(**{"kinds": ["offline"], "strict": True, **values})
 
 
 async def test_a_rate_counts_calls_whatever_becomes_of_them(make, clock):

@@ -448,4 +448,4 @@ def _make_rate_args(settings: TargetSettings | None) -> tuple[int | str, ...]:
     """Return the arguments of jobs/lua/parts/rate.lua."""
     if settings is None or settings.rate is None:
         return "", "", "", ""
-    return settings.algorithm, settings.rate, _to_us(settings.window), settings.burst or ""
+    return settings.algorithm, settings.rate, _to_us(settings.counted_window), settings.burst or ""

@@ -58,9 +58,9 @@ class QueueRebuild:
         restored |= await self.restore_calls(target, await self._attempts.list_running(name))
         wait_ms = 0
         if last_ms is not None and settings.rate is not None:
-            wait_ms = max(0, last_ms + to_ms(settings.window) - target.clock.now_ms())
+            wait_ms = max(0, last_ms + to_ms(settings.counted_window) - target.clock.now_ms())
         is_ready = await target.store.mark_ready(
-            min(wait_ms, to_ms(settings.window)) * 1000, detected_us
+            min(wait_ms, to_ms(settings.counted_window)) * 1000, detected_us
         )
         if is_ready and (count or restored):
             seconds = round(time.monotonic() - began, 3)

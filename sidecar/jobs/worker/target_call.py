@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
+from typing import NamedTuple, ParamSpec
 
 import aiohttp
 from aiohttp.abc import AbstractResolver
@@ -17,10 +18,11 @@ from sidecar.jobs.call_result import CallResult, ResultKind, describe_status
 from sidecar.jobs.model import CHUNK_BYTES, Job
 from sidecar.jobs.request import MAX_HEADERS, MAX_HEADERS_BYTES, check_request
 from sidecar.jobs.settings import TargetSettings, normalize_header_name
-from sidecar.kit.egress import EndlessHeadError, PrivateAddressError, open_session
+from sidecar.kit.egress import BEFORE_SEND, EndlessHeadError, PrivateAddressError, open_session
 from sidecar.kit.errors import InputError
 from sidecar.kit.retry import parse_retry_after
 
+P = ParamSpec("P")
 #: A function that stores one part of a large body. Parts are numbered from 0.
 Sink = Callable[[int, bytes], Awaitable[None]]
 
@@ -68,6 +70,24 @@ class _CallEndedError(Exception):
         self.result = result
 
 
+class LateCallError(Exception):
+    """The call could not be sent in its SendWindow. Nothing was sent."""
+
+
+class SendWindow(NamedTuple):
+    """The monotonic times, in seconds, from which and until which a call may be sent."""
+
+    from_s: float
+    until_s: float
+
+    async def wait(self) -> None:
+        """Wait until the call may be sent. Raises LateCallError if it is too late."""
+        while (left_s := self.from_s - time.monotonic()) > 0:  # noqa: ASYNC110 - a timer may be early
+            await asyncio.sleep(left_s)
+        if time.monotonic() > self.until_s:
+            raise LateCallError
+
+
 class Egress:
     """Makes calls, in two HTTP sessions: one refuses private IP addresses, the other allows them.
     Must be created within a running event loop."""
@@ -81,10 +101,19 @@ class Egress:
         await self._public.close()
         await self._private.close()
 
-    async def call(self, settings: TargetSettings, job: Job, *, sink: Sink) -> CallResult:
-        """Make a job's call and return its result. `sink` stores a large response body. The time
-        that `sink` takes does not count towards the target's timeout. Only errors of `sink` are
-        raised. Closes the connection if cancelled."""
+    async def call(
+        self, settings: TargetSettings, job: Job, *, sink: Sink, window: SendWindow | None = None
+    ) -> CallResult:
+        """Make a job's call and return its result. Closes the connection if cancelled.
+
+        Args:
+            sink: Stores a large response body. Its time does not count towards the timeout.
+            window: When the call may be sent. The wait for it does not count towards the timeout.
+
+        Raises:
+            LateCallError: It is too late for `window`.
+            Exception: Errors of `sink`.
+        """
         began = time.monotonic()
         try:
             url = check_request(settings, job)
@@ -94,6 +123,8 @@ class Egress:
             return CallResult("refused", text)
         session = self._private if settings.private else self._public
         timeout = asyncio.timeout(settings.timeout)
+        wait = _exclude_from_timeout(timeout, window.wait) if window else None
+        BEFORE_SEND.set(wait)  # of this task
         try:
             async with timeout:
                 with _convert_errors():
@@ -171,17 +202,19 @@ async def _read_body(
     return bytes(buffer), size
 
 
-def _exclude_from_timeout(timeout: asyncio.Timeout, sink: Sink) -> Sink:
-    """Return a sink that does the same, but whose time does not count towards the timeout."""
+def _exclude_from_timeout(
+    timeout: asyncio.Timeout, work: Callable[P, Awaitable[None]]
+) -> Callable[P, Awaitable[None]]:
+    """Return a function that does the same, but whose time does not count towards the timeout."""
     loop = asyncio.get_running_loop()
 
-    async def store_chunk(number: int, data: bytes) -> None:
+    async def do_work(*args: P.args, **options: P.kwargs) -> None:
         left_s = (timeout.when() or 0.0) - loop.time()
         timeout.reschedule(None)
-        await sink(number, data)
+        await work(*args, **options)
         timeout.reschedule(loop.time() + left_s)
 
-    return store_chunk
+    return do_work
 
 
 def _make_request_headers(settings: TargetSettings, job: Job) -> dict[str, str]:

@@ -22,7 +22,7 @@ from sidecar.jobs.service import Jobs
 from sidecar.jobs.store.target_queue import LOCK_S, Claim
 from sidecar.jobs.targets import Target
 from sidecar.jobs.wake_ups import IDLE_S, WakeUps
-from sidecar.jobs.worker.target_call import Egress
+from sidecar.jobs.worker.target_call import Egress, LateCallError, SendWindow
 from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.retry import Backoff
 from sidecar.kit.tasks import stop_workers, wait_for
@@ -41,6 +41,10 @@ ERROR_PAUSE_S = 1.0
 #: If starting claimed jobs takes longer than this, in seconds, their locks are checked before the
 #: calls, because Redis may have been emptied meanwhile.
 SLOW_START_S = 0.1
+#: For targets with `strict`: how long after its claim a call is sent, so that all that comes before
+#: it is done, and how much later it may be sent at most, in seconds. The rest of STRICT_SPREAD_S is
+#: for the way to the target.
+STRICT_HOLD_S, STRICT_LATE_S = 0.2, 0.075
 #: The pause between attempts to renew locks while Redis is unavailable, in seconds.
 RENEW_RETRY_S = 0.2
 #: The pauses between attempts to write a result.
@@ -61,6 +65,8 @@ class _RunningCall:
     #: Whether the result has arrived, so that the call can no longer be aborted.
     is_over: bool = False
     trace_id: str | None = None
+    #: When the call may be sent. None: at any time.
+    window: SendWindow | None = None
     task: asyncio.Task[None] = field(init=False)
 
 
@@ -123,6 +129,12 @@ class TargetWorker:
         except StoreError as error:
             log.warning("claim_failed", target=self.target.name, error=str(error))
             return ERROR_PAUSE_S
+        window = None
+        if self.target.settings.strict:
+            # Redis claimed the calls in between, so this needs no clock that two machines share.
+            window = SendWindow(
+                time.monotonic() + STRICT_HOLD_S, began_s + STRICT_HOLD_S + STRICT_LATE_S
+            )
         if not reply.is_ready:
             return ERROR_PAUSE_S  # a reconciler rebuilds the queue
         offline = [claim for claim in reply.claims if not claim.is_online]
@@ -139,7 +151,7 @@ class TargetWorker:
         offline = await self._requeue_locked(offline, started)
         if time.monotonic() > began_s + SLOW_START_S:
             offline = await self._check_locks(offline, started, until_s=until_s)
-        self._start_calls(offline, started, until_s=until_s)
+        self._start_calls(offline, started, until_s=until_s, window=window)
         if len(reply.claims) == free_slots:
             return 0.0
         return IDLE_S if reply.next_s is None else min(CLAIM_INTERVAL_S, max(0.001, reply.next_s))
@@ -190,12 +202,19 @@ class TargetWorker:
         return locked
 
     def _start_calls(
-        self, claims: Sequence[Claim], started: Sequence[Job], *, until_s: float
+        self,
+        claims: Sequence[Claim],
+        started: Sequence[Job],
+        *,
+        until_s: float,
+        window: SendWindow | None,
     ) -> None:
         jobs_by_id = {job.id: job for job in started}
         for claim in claims:
             job = jobs_by_id.get(claim.id)
-            call = _RunningCall(claim, until_s, trace_id=job.trace_id if job else None)
+            call = _RunningCall(
+                claim, until_s, trace_id=job.trace_id if job else None, window=window
+            )
             older = self._running.get(claim.id)
             if older is not None and not older.is_over:  # the rebuilt queue had the job again
                 older.reason = "lost"
@@ -229,13 +248,20 @@ class TargetWorker:
                 raise asyncio.CancelledError
 
         try:
-            result = await self._egress.call(target.settings, job, sink=store_chunk)
+            result = await self._egress.call(
+                target.settings, job, sink=store_chunk, window=call.window
+            )
         except asyncio.CancelledError:
             if call.reason == "abort":
                 await asyncio.shield(self._abort(call.claim))
             elif call.reason != "lost":
                 await asyncio.shield(self._hand_over(call.claim))
             raise
+        except LateCallError:
+            log.info("call_too_late", job=job.id, target=target.name)
+            await self._reset_to_pending(call.claim, "its worker was too slow for strict")
+            await self._drop(call.claim, retry_ms=target.clock.now_ms())
+            return
         except DatabaseError as error:
             # A large response could not be stored, so the call is made again.
             log.warning("result_lost", job=job.id, target=target.name, error=str(error))
