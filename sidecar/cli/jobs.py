@@ -82,7 +82,8 @@ def _parse_headers(
 @JSON
 @pass_client
 def submit(client: Client, /, target: str, is_waiting: bool, every: float, **request: Any) -> None:
-    """Submit a job. Prints its id, and its state to standard error. With --wait, exit 1 unless the
+    """Submit a job. Prints its id, and its state to standard error. With --wait, prints the body of
+    the result, or the permit of an online job, and the rest to standard error; exit 1 unless the
     job was completed or, if it is online, called."""
     if (as_json := request.pop("as_json")) and is_waiting:
         raise click.UsageError("say either --json or --wait; waitroom jobs watch waits")
@@ -91,10 +92,34 @@ def submit(client: Client, /, target: str, is_waiting: bool, every: float, **req
     if as_json:
         print_json(job)
         return
-    click.echo(job["id"])
-    if is_waiting:
-        sys.exit(0 if wait_for_jobs(client, [job["id"]], every_s=every, until_called=True) else 1)
-    click.echo(format_job(job), err=True)
+    click.echo(job["id"], err=is_waiting)
+    if not is_waiting:
+        click.echo(format_job(job), err=True)
+        return
+    has_succeeded = wait_for_jobs(client, [job["id"]], every_s=every, until_called=True)
+    _print_result(client, client.jobs.get(job["id"]))
+    sys.exit(0 if has_succeeded else 1)
+
+
+def _print_result(client: Client, job: Job) -> None:
+    """Print the body of a job's result, as it came, or the permit of a called job. A terminal gets
+    only text."""
+    if job["state"] == State.CALLED:
+        click.echo(job["permit"])
+    elif result := job["result"]:
+        if not sys.stdout.isatty():
+            _print_body(client, job["id"])
+        elif (text := result.get("body")) is not None:
+            click.echo(text)
+        elif result["size"]:
+            hint = f"waitroom jobs show {job['id']} --body > FILE"
+            click.echo(f"its body is long or no text: {hint}", err=True)
+
+
+def _print_body(client: Client, id_: str) -> None:
+    for part in client.jobs.body(id_):
+        sys.stdout.buffer.write(part)
+    sys.stdout.buffer.flush()
 
 
 def _read_body(text: str | None, file: IO[bytes] | None) -> str | bytes | None:
@@ -124,9 +149,7 @@ def show(client: Client, id_: str, *, is_body: bool, as_json: bool) -> None:
     if not is_body:
         print_json(client.jobs.get(id_))
         return
-    for part in client.jobs.body(id_):
-        sys.stdout.buffer.write(part)
-    sys.stdout.buffer.flush()
+    _print_body(client, id_)
 
 
 def _filter_options(*, ended: bool | None = None) -> Callable[[Any], Any]:
@@ -341,18 +364,21 @@ def wait_for_jobs(
     Print a line for each change; at a terminal, only for each job that has ended, above a progress
     bar. Of more than MAX_JOB_LINES jobs, print only failures and counts. `target`: the common
     target of the jobs, if they have one, which is used to poll many jobs with few requests.
-    `until_called`: wait for an online job only until it is called.
+    `until_called`: wait for an online job only until it is called, and print to standard error, so
+    that standard output has the result alone.
     """
     from rich import progress as rich  # noqa: PLC0415 - the other commands start faster
     from rich.console import Console  # noqa: PLC0415
 
-    is_terminal, remaining = sys.stdout.isatty(), list(ids)
+    is_terminal, remaining = (sys.stderr if until_called else sys.stdout).isatty(), list(ids)
     is_many = len(remaining) > MAX_JOB_LINES
     final_states = ENDED | {State.CALLED} if until_called else ENDED
     jobs: dict[str, Job] = {}
     first_positions: dict[str, int] = {}
     last_shown: dict[str, object] = {}
-    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+    console = Console(
+        highlight=False, markup=False, emoji=False, soft_wrap=True, stderr=until_called
+    )
 
     def show(id_: str, text: str, key: object) -> None:
         """Print a line about a job, or about all jobs (""), if `key` has changed since the last."""

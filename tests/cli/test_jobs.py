@@ -135,15 +135,18 @@ def shown(run):
 
 
 def test_a_job_is_submitted_and_waited_for(run, shown):
-    """--wait prints the id, then the states, until the job is completed."""
+    """--wait prints the result's body alone, and to standard error the id, then the states, until
+    the job is completed."""
     words = ["--path", "ok/a", "--query", "b=c", "-H", "X-One: 1", "-H", "X-Two:2"]
     done = run("jobs", "submit", "images", *words, "--wait", "--every", "0.2")
-    id_, *lines = said(done)
+    body = said(done)
+    id_, *lines = done.stderr.splitlines()
     assert re.fullmatch(ID, id_)
     assert re.fullmatch(rf"\d\d:\d\d:\d\d {id_} completed, 200, [\d,]+ bytes", lines[-1])
     job = shown(id_)
     assert (job["state"], job["attempts"], job["owner"]) == ("completed", 1, "operator")
     told = json.loads(said(run("jobs", "show", id_, "--body"))[0])
+    assert [json.loads(line) for line in body] == [told]
     assert (told["method"], told["path"]) == ("GET", "/ok/a?b=c")
     headers = {name.lower(): value for name, value in dict(told["headers"]).items()}
     assert (headers["x-one"], headers["x-two"], headers["x-key"]) == ("1", "2", "nobody-sees")
@@ -180,10 +183,13 @@ def test_a_job_is_submitted_for_later(run, shown, option):
 
 def test_a_result_that_is_no_text_comes_as_it_came(run, submit):
     """A binary result is printed byte for byte."""
-    id_ = submit("images", "--path", "huge", "--query", "bytes=300")
+    huge = "images", "--path", "huge", "--query", "bytes=300"
+    id_ = submit(*huge)
     said(run("jobs", "watch", id_, "--every", "0.2"))
     done = run("jobs", "show", id_, "--body")
     assert done.stdout_bytes == bytes(n % 256 for n in range(300))
+    waited = run("jobs", "submit", *huge, "--wait", "--every", "0.2")
+    assert (waited.exit_code, waited.stdout_bytes) == (0, done.stdout_bytes)
 
 
 def test_a_job_that_fails_says_why(run):
@@ -191,8 +197,16 @@ def test_a_job_that_fails_says_why(run):
     done = run("jobs", "submit", "nowhere", "--wait", "--every", "0.2")
     assert done.exit_code == 1
     assert re.search(
-        r"failed, the target is not reached: Connection refused$", done.stdout, re.MULTILINE
+        r"failed, the target is not reached: Connection refused$", done.stderr, re.MULTILINE
     )
+    assert done.stdout == ""
+
+
+def test_an_answer_that_fails_a_job_is_printed(run):
+    """It may say why. The command exits 1."""
+    done = run("jobs", "submit", "images", "--path", "status/404", "--wait", "--every", "0.2")
+    assert (done.exit_code, done.stdout) == (1, "the target's own 404")
+    assert "the target says 404" in done.stderr
 
 
 def test_a_list_says_by_which_status_jobs_ended(run, submit):
@@ -225,11 +239,11 @@ def test_what_was_completed_can_be_tried_again(run, submit, shown):
 
 def test_an_online_job_is_waited_for_until_it_is_called(run, shown):
     """An online job shows its permit when it is called, and ends with `done`."""
-    id_, line = said(run("jobs", "submit", "door", "--wait", "--every", "0.2"))[::1][:2]
-    if "called" not in line:
-        line = said(run("jobs", "list", "--target", "door"))[-1].replace("\t", ", ")
+    done = run("jobs", "submit", "door", "--wait", "--every", "0.2")
+    id_, *lines = done.stderr.splitlines()
     permit = shown(id_)["permit"]
-    assert f"called, the permit {permit} is good until " in line
+    assert said(done) == [permit]
+    assert f"called, the permit {permit} is good until " in lines[-1]
     assert said(run("jobs", "done", id_)) == [f"{id_} is completed"]
     assert said(run("jobs", "watch", id_))[0].endswith(f"{id_} completed")
 
