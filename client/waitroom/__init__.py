@@ -7,6 +7,9 @@
 
 AsyncClient has the same methods, with `await` and `async with`.
 
+`wait` means the same in all methods: None or False is not to wait, True is to wait as long as it
+takes, and a number is to wait for so many seconds, and then to raise TimeoutError.
+
 A client can get the addresses of several replicas of one installation. If a replica does not answer
 a request, the client tries the next one, provided that the request never arrived or is safe to
 repeat. It is safe to repeat a GET, PUT, PATCH or DELETE request, a release, and any request with an
@@ -22,11 +25,13 @@ from waitroom.errors import (
     Queued,
     Refused,
     RejectedError,
+    TimeoutError,  # noqa: A004 - a subclass of the built-in one
     UnavailableError,
     WaitroomError,
 )
 from waitroom.jobs import AsyncJobs, JobRequest, Jobs
 from waitroom.leases import AsyncLease, Lease
+from waitroom.limits import HeldPermit
 from waitroom.model import Job, JobResult, Permit, Room, Visitor
 from waitroom.rooms import AsyncRooms, Rooms
 
@@ -37,6 +42,7 @@ __all__ = [
     "AsyncRooms",
     "Client",
     "ConfigError",
+    "HeldPermit",
     "Job",
     "JobRequest",
     "JobResult",
@@ -50,6 +56,7 @@ __all__ = [
     "RejectedError",
     "Room",
     "Rooms",
+    "TimeoutError",
     "UnavailableError",
     "Visitor",
     "WaitroomError",

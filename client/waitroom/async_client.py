@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, ParamSpec, Protocol, Self, TypeAlias, TypeVar
 
 from waitroom.batch import Batcher
-from waitroom.core import Core
+from waitroom.core import Core, Wait
 from waitroom.errors import RejectedError, UnavailableError
 from waitroom.jobs import AsyncJobs
 from waitroom.leases import AsyncLease
@@ -159,7 +159,7 @@ class AsyncClient(LimitMethods):
         *,
         key: str | None = None,
         cost: int = 1,
-        wait: bool = False,
+        wait: Wait = None,
         **fields: FieldValue | Callable[..., FieldValue],
     ) -> Callable[[AsyncFunction[Params, Returned]], AsyncFunction[Params, Returned]]:
         """Return a decorator for async functions; see Client.limited."""
@@ -188,7 +188,7 @@ class AsyncClient(LimitMethods):
         resource: str,
         *,
         holder: str = "",
-        wait: float | None = None,
+        wait: Wait = True,
         renew: bool = False,
     ) -> AsyncGenerator[AsyncLease, None]:
         """Hold a lease while the block runs; see Client.lease."""

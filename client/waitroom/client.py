@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, ParamSpec, Self, TypeVar
 
 from waitroom.blocking import BlockingMethods, blocking, blocking_context, enter_blocking, run
-from waitroom.core import Core
+from waitroom.core import Core, Wait
 from waitroom.httpx_transport import HttpxTransport
 from waitroom.jobs import AsyncJobs, Jobs
 from waitroom.leases import Lease
@@ -123,13 +123,14 @@ class Client(BlockingMethods[LimitMethods]):
         *,
         key: str | None = None,
         cost: int = 1,
-        wait: bool = False,
+        wait: Wait = None,
         **fields: FieldValue | Callable[..., FieldValue],
     ) -> Callable[[Callable[Params, Returned]], Callable[Params, Returned]]:
         """Return a decorator. A decorated function acquires permission before each call, as by
         `acquire`. A field may be a function of the same arguments: `biz=lambda order: order.biz`.
 
-        The decorated function raises Refused, without `wait` also if the call would have to wait.
+        The decorated function raises TimeoutError, or Refused without `wait`, also if the call
+        would have to wait.
         """
 
         def decorate(function: Callable[Params, Returned]) -> Callable[Params, Returned]:
@@ -154,10 +155,10 @@ class Client(BlockingMethods[LimitMethods]):
         resource: str,
         *,
         holder: str = "",
-        wait: float | None = None,
+        wait: Wait = True,
         renew: bool = False,
     ) -> Iterator[Lease]:
-        """Hold a lease while the block runs. Queue for at most `wait` seconds, or forever if None.
+        """Hold a lease while the block runs. Queue for it as `wait` says.
         All clients with the same `holder` share one lease. By default the holder is a new id. With
         `renew`, a thread renews the lease whenever a third of its term has passed.
 

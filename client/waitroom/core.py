@@ -6,17 +6,21 @@ CancelledError or KeyboardInterrupt, may still send cleanup requests, such as to
 """
 
 import logging
+import math
 import random
 import secrets
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, TypeAlias
 
 from waitroom.errors import UnavailableError, WaitroomError
 from waitroom.wire import AcquireCall, Document, OpenResponse, Replica, Request, Response, Wire
 
 Undo = Callable[[], Coroutine[Any, Any, None]]
+#: None or False: do not wait. True: wait as long as it takes. A number: wait for so many seconds.
+Wait: TypeAlias = float | bool | None
 
 log = logging.getLogger("waitroom")
 
@@ -110,6 +114,11 @@ class Core(ABC):
         """Send a request with retries. Return the document of the response."""
         response: Response = await self.send_with_retries(request)
         return response.document
+
+
+def get_deadline(wait: Wait) -> float:
+    """Return until when to wait, by time.monotonic()."""
+    return math.inf if wait is True else time.monotonic() + (wait or 0)
 
 
 def make_id() -> str:

@@ -3,12 +3,15 @@
 WaitroomError
 ├── ConfigError       an address that the client was given is not valid
 ├── Refused           a limit refuses the call, or a queue is full
-├── Queued            no lease or permit was granted within the time to wait
-├── LeaseLost         the lease has ended, so the work that depends on it must stop
+├── TimeoutError      nothing was granted, or a job has not ended, within the time to wait
+│   └── Queued        the same for a lease or a job's permit, with the place in the queue
+├── LeaseLost         the lease or permit has ended, so the work that depends on it must stop
 ├── RejectedError     the replica rejects the request, for example its token, a name or a value
 └── UnavailableError  no replica answers, or Redis or the database is unavailable
 """
 
+import builtins
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,19 +66,27 @@ class Refused(WaitroomError):  # noqa: N818 - a normal response, not a fault
         self.document = document
 
 
-class Queued(WaitroomError):  # noqa: N818 - a normal response, not a fault
-    """No lease or permit was granted in time, so the client left the queue. `position` is its
-    last position, or None if unknown, and `document` is the body of the last response."""
+class TimeoutError(WaitroomError, builtins.TimeoutError):  # noqa: A001 - it is one
+    """Nothing was granted, or a job has not ended, within the time to wait. `document` is the body
+    of the last response."""
 
-    def __init__(self, text: str, document: dict[str, Any]) -> None:
+    def __init__(self, text: str, document: Mapping[str, Any]) -> None:
+        super().__init__(text)
+        self.document = dict(document)
+
+
+class Queued(TimeoutError):  # noqa: N818 - a normal response, not a fault
+    """No lease or permit was granted in time, so the client left the queue. `position` is its
+    last position, or None if unknown."""
+
+    def __init__(self, text: str, document: Mapping[str, Any]) -> None:
         self.position: int | None = document.get("position")
         place = "" if self.position is None else f", place {self.position} in the queue"
-        super().__init__(f"{text}{place}")
-        self.document = document
+        super().__init__(f"{text}{place}", document)
 
 
 class LeaseLost(WaitroomError):  # noqa: N818 - the name states what happened
-    """The lease has ended. Another client may already hold the resource."""
+    """The lease or permit has ended. Another client may already have it."""
 
 
 class RejectedError(WaitroomError):

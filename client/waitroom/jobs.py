@@ -10,8 +10,16 @@ from functools import partial
 from typing import Any, TypedDict, Unpack
 
 from waitroom.blocking import BlockingMethods, blocking, blocking_context, blocking_iterator
-from waitroom.core import Core, log, make_id
-from waitroom.errors import Queued, Refused, WaitroomError, get_retry_s
+from waitroom.core import Core, Wait, get_deadline, log, make_id
+from waitroom.errors import (
+    LeaseLost,
+    Queued,
+    Refused,
+    RejectedError,
+    TimeoutError,  # noqa: A004 - a subclass of the built-in one
+    WaitroomError,
+    get_retry_s,
+)
 from waitroom.model import CancelledJob, Job, JobPage
 from waitroom.wire import OpenResponse, Request, Response, build_path
 
@@ -72,18 +80,26 @@ class AsyncJobs:
     async def get(self, id: str) -> Job:  # noqa: A002 - the API's name
         return await self._core.call(Request("GET", build_path("jobs", id)))
 
-    async def wait(self, id: str, *, timeout: float | None = None) -> Job:  # noqa: A002, ASYNC109
-        """Wait until a job has ended, for at most `timeout` seconds, and return it as it is then.
-        For an online job, wait only until it is called: its client may then make the call."""
-        deadline = math.inf if timeout is None else time.monotonic() + timeout
+    async def wait(self, id: str, *, wait: Wait = True) -> Job:  # noqa: A002
+        """Wait until a job has ended, and return it. For an online job, wait only until it is
+        called: its client may then make the call. Raises TimeoutError, whose `document` is the
+        job."""
+        job, is_over = await self._wait(id, wait)
+        if not is_over:
+            raise TimeoutError(f"job {id} has not ended: it is {job['state']}", job)
+        return job
+
+    async def _wait(self, id_: str, wait: Wait) -> tuple[Job, bool]:
+        """Return a job when it has ended or was called, or after the time to wait, and which."""
+        deadline = get_deadline(wait)
         while True:
             sent_at = time.monotonic()
             poll_s = math.ceil(max(0, min(POLL_S, deadline - sent_at)))
-            request = Request("GET", build_path("jobs", id), {"wait": str(poll_s)}, wait_s=poll_s)
+            request = Request("GET", build_path("jobs", id_), {"wait": str(poll_s)}, wait_s=poll_s)
             job = await self._core.call(request)
             now = time.monotonic()
-            if _is_ended_or_called(job) or now >= deadline:
-                return job
+            if (is_over := _is_ended_or_called(job)) or now >= deadline:
+                return job, is_over
             await self._core.pause(max(0, min(deadline, sent_at + MIN_POLL_S) - now))
 
     async def cancel(self, id: str) -> CancelledJob:  # noqa: A002
@@ -124,7 +140,7 @@ class AsyncJobs:
                 del pending[job["id"]]
                 yield job
             if not finished:
-                await self.wait(next(iter(pending)), timeout=POLL_SEVERAL_S)
+                await self._wait(next(iter(pending)), POLL_SEVERAL_S)
 
     async def body(self, id: str) -> AsyncGenerator[bytes, None]:  # noqa: A002
         """Yield the body of the job's result in chunks, whatever its size."""
@@ -136,14 +152,14 @@ class AsyncJobs:
 
     @asynccontextmanager
     async def permit(
-        self, target: str, *, wait: float | None = None, **request: Unpack[JobRequest]
+        self, target: str, *, wait: Wait = True, **request: Unpack[JobRequest]
     ) -> AsyncGenerator[Job, None]:
-        """Submit an online job, whose call the client makes itself, and wait for its permit: for at
-        most `wait` seconds, or forever if that is None. The block makes the call, with
-        `job["permit"]` in the header X-Waitroom-Permit. If the task is cancelled
-        while it waits, the job leaves the queue.
+        """Submit an online job, whose call the client makes itself, and wait for its permit. The
+        block makes the call, with `job["permit"]` in the header X-Waitroom-Permit. If the task is
+        cancelled while it waits, the job leaves the queue.
 
-        Raises Queued if there was no permit in time, and Refused if the queue is full.
+        Raises Queued if there was no permit in time, Refused if the queue is full, and LeaseLost
+        after a block that ran longer than the permit, unless the block itself raised.
         """
         # With an idempotency key, a job can be cancelled even if its submission got no response. A
         # job whose key the caller chose is not, because the caller may submit it again.
@@ -152,13 +168,14 @@ class AsyncJobs:
         undo = None if request.get("idempotency_key") else partial(self._undo_submit, submission)
         id_ = (await self._submit(submission, target, undo))["id"]
         try:
-            job = await self.wait(id_, timeout=wait)
+            job, _ = await self._wait(id_, wait)
             if job["state"] != "called":
                 text = f"target {target} has no permit: the job is {job['state']}"
                 raise Queued(text, dict(job))  # noqa: TRY301
         except BaseException:
             await self._core.send_or_log(_make_cancellation(id_))
             raise
+        is_lost = False
         try:
             yield job
         finally:
@@ -166,6 +183,9 @@ class AsyncJobs:
                 await self.done(id_)
             except WaitroomError as error:  # the permit expires by itself
                 log.warning("the permit of job %s is not given back: %s", id_, error)
+                is_lost = isinstance(error, RejectedError) and error.status == 409
+        if is_lost:
+            raise LeaseLost(f"target {target}: the permit of job {id_} ended before its block")
 
     async def _undo_submit(self, submission: Request) -> None:
         """Cancel a job whose submission got no response. Submit it again, to get its id."""

@@ -1,13 +1,12 @@
 """Leases of resources. A resource has one holder at a time, for a limited term."""
 
-import math
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, nullcontext
 from datetime import datetime
 
 from waitroom.blocking import run
-from waitroom.core import Core, log, make_id
+from waitroom.core import Core, Wait, get_deadline, log, make_id
 from waitroom.errors import (
     LeaseLost,
     Problem,
@@ -63,8 +62,8 @@ class HeldLease:
             raise LeaseLost(f"lease {self} is over: its term ended, and others may have it by now")
 
     @asynccontextmanager
-    async def hold(self, wait: float | None, *, renew: bool = False) -> AsyncGenerator[None, None]:
-        """Hold the lease while the block runs. Queue for at most `wait` seconds (None: forever).
+    async def hold(self, wait: Wait, *, renew: bool = False) -> AsyncGenerator[None, None]:
+        """Hold the lease while the block runs. Queue as `wait` says.
         With `renew`, renew the lease whenever a third of its term has passed."""
         await self._acquire(wait)
         try:
@@ -76,9 +75,9 @@ class HeldLease:
         finally:
             await self._release()
 
-    async def _acquire(self, wait: float | None) -> None:
+    async def _acquire(self, wait: Wait) -> None:
         """Acquire the lease, or queue until it is granted. Leave the queue on failure."""
-        deadline = math.inf if wait is None else time.monotonic() + wait
+        deadline = get_deadline(wait)
         try:
             document = await self._join()
             while document["state"] != "granted":

@@ -1,18 +1,65 @@
 """Methods for limits. A program asks a limit for permission before each of its calls."""
 
+import math
+import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from typing import Any
 
-from waitroom.core import Core, get_backoff_s, log, make_id
-from waitroom.errors import Refused, RejectedError, WaitroomError, get_retry_s
+from waitroom.core import Core, Wait, get_backoff_s, get_deadline, log, make_id
+from waitroom.errors import (
+    LeaseLost,
+    Refused,
+    RejectedError,
+    TimeoutError,  # noqa: A004 - a subclass of the built-in one
+    WaitroomError,
+    get_retry_s,
+)
 from waitroom.model import DECISION_MEMBERS, Permit
 from waitroom.wire import AcquireCall, Document, Request, build_path
 
 FieldValue = str | int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPermit(Permit):
+    """A permit that this client holds, and renews, while a block runs."""
+
+    #: The end of the term by time.monotonic(), in seconds. One value, which renewals replace.
+    _ends_at: list[float] = field(default_factory=lambda: [math.inf], repr=False, compare=False)
+
+    @classmethod
+    def from_permit(cls, permit: Permit, sent_at: float) -> "HeldPermit":
+        """Return a permit that was just granted. `sent_at` is time.monotonic() before the
+        request."""
+        held = cls(*(getattr(permit, name) for name in Permit.__dataclass_fields__))
+        held.extend(permit, sent_at)
+        return held
+
+    @property
+    def left_seconds(self) -> float:
+        """Seconds until the permit ends without a renewal, by this machine's monotonic clock; 0
+        when it has ended, infinite if it does not end by itself."""
+        return max(0.0, self._ends_at[0] - time.monotonic())
+
+    def check(self) -> None:
+        """Raise LeaseLost if the permit has ended by this machine's clock. No request is sent."""
+        if not self.left_seconds:
+            name = _describe_limit(self.rule, self.key)
+            raise LeaseLost(f"the permit of {name} is over: others may have it by now")
+
+    def extend(self, permit: Permit, sent_at: float) -> None:
+        """Store a renewed term, unless the last one was over before the request."""
+        if sent_at >= self._ends_at[0]:
+            self.lose()
+        elif permit.expires_in_seconds is not None:
+            self._ends_at[0] = sent_at + permit.expires_in_seconds
+
+    def lose(self) -> None:
+        self._ends_at[0] = -math.inf
 
 
 class LimitMethods:
@@ -44,19 +91,22 @@ class LimitMethods:
         key: str | None = None,
         cost: int = 1,
         id: str = "",  # noqa: A002 - the API's name
-        wait: bool = False,
+        wait: Wait = None,
         **fields: FieldValue,
     ) -> Permit:
         """Ask for permission for one call. Give the values of the limit's fields, or the whole
-        `key`. With `wait`, return when the call may start; without it, the permit's `wait_seconds`
-        tells how long to wait. Requests with the same `id` count as one call.
+        `key`. With `wait`, return when the call may start, and ask again if the limit refuses;
+        without it, the permit's `wait_seconds` tells how long to wait. Requests with the same `id`
+        count as one call.
 
-        Raises Refused.
+        Raises TimeoutError, or Refused without `wait`.
         """
         call_id = id or self._core.make_repeat_id()
         parameters = make_parameters(rule, key, cost, fields)
         call = AcquireCall(rule, parameters, call_id, has_generated_id=not id)
-        return await _acquire(self._core, call, wait=wait)
+        if not wait:
+            return await _acquire(self._core, call)
+        return (await _acquire_in_time(self._core, call, wait))[0]
 
     async def look(self, /, rule: str, *, key: str | None = None, **fields: FieldValue) -> Permit:
         """Return the decision that a call would get now. No call is counted."""
@@ -80,29 +130,25 @@ class LimitMethods:
         *,
         key: str | None = None,
         cost: int = 1,
-        wait: bool = False,
+        wait: Wait = None,
         **fields: FieldValue,
-    ) -> AsyncGenerator[Permit, None]:
+    ) -> AsyncGenerator["HeldPermit", None]:
         """Hold a permit of a concurrency limit while the block runs. With `wait`, retry until a
         permit is granted; clients that wait do not queue. It can also be used as a decorator.
 
-        Raises Refused.
+        Raises TimeoutError, or Refused without `wait`, and LeaseLost after a block during which the
+        permit ended, unless the block itself raised.
         """
         call = AcquireCall(rule, make_parameters(rule, key, cost, fields), make_id())
-        for attempt in count():
-            try:
-                permit = await _acquire(self._core, call, wait=True)
-                break
-            except Refused as refused:
-                if not wait:
-                    raise
-                pause_s = min(refused.retry_after, get_backoff_s(min(attempt, 2)))
-            await self._core.pause(pause_s)
+        permit = HeldPermit.from_permit(*await _acquire_in_time(self._core, call, wait))
 
         async def renew() -> None:
+            sent_at = time.monotonic()
             try:
                 response = await self._core.try_replicas(make_acquire_request(call))
-                _read_permit(call, response.document)
+                permit.extend(_read_permit(call, response.document), sent_at)
+            except Refused:
+                permit.lose()
             except WaitroomError as error:
                 log.warning("a permit of %s may be lost: %s", rule, error)
 
@@ -111,6 +157,7 @@ class LimitMethods:
         try:
             async with renewing:  # a started renewal ends before the permit is released
                 yield permit
+            permit.check()
         finally:
             try:
                 await self.release(permit)
@@ -118,14 +165,9 @@ class LimitMethods:
                 log.warning("a permit of %s is not given back: %s", rule, error)
 
 
-async def acquire_or_refuse(core: Core, rule: str, parameters: Document, *, wait: bool) -> None:
-    """Get permission for a call. Raises Refused, without `wait` also if it cannot start now."""
-    permit = await _acquire(core, AcquireCall(rule, parameters, core.make_repeat_id()), wait=wait)
-    if not wait and permit.wait_seconds > 0:
-        request = make_release_request(rule, key=permit.key, permit=permit.permit)
-        await core.send_or_log(request)
-        name = _describe_limit(rule, permit.key)
-        raise Refused(f"{name} has no moment before", permit.wait_seconds, {})
+async def acquire_or_refuse(core: Core, rule: str, parameters: Document, *, wait: Wait) -> None:
+    """Get permission for a call that starts now. Raises TimeoutError, or Refused without `wait`."""
+    await _acquire_in_time(core, AcquireCall(rule, parameters, core.make_repeat_id()), wait)
 
 
 def evaluate_fields(fields: Mapping[str, Any], args: Any, kwargs: Any) -> dict[str, FieldValue]:
@@ -168,7 +210,8 @@ def make_release_request(rule: str, **body: Any) -> Request:
     return Request("POST", build_path("limits", rule, "release"), body=body, members=members)
 
 
-async def _acquire(core: Core, call: AcquireCall, *, wait: bool) -> Permit:
+async def _acquire(core: Core, call: AcquireCall) -> Permit:
+    """Ask for permission once. The call may have to wait for `wait_seconds`."""
     undo = None
     if call.has_generated_id and call.call_id:
         # No caller knows the id, so nobody else can release the permit after a lost response.
@@ -176,15 +219,51 @@ async def _acquire(core: Core, call: AcquireCall, *, wait: bool) -> Permit:
         permit_name = f"{parameters.pop('cost', 1)}~{call.call_id}"
         release = make_release_request(call.rule, **parameters, permit=permit_name)
         undo = partial(core.send_or_log, release)
-    permit = _read_permit(call, await core.send_with_retries(call, undo))
-    if wait and permit.wait_seconds > 0:
+    return _read_permit(call, await core.send_with_retries(call, undo))
+
+
+async def _acquire_in_time(core: Core, call: AcquireCall, wait: Wait) -> tuple[Permit, float]:
+    """Return when the call may start. Ask again if the limit refuses.
+
+    Return also time.monotonic() before the request that was granted. Raises TimeoutError, or
+    Refused without `wait`.
+    """
+    deadline = get_deadline(wait)
+    for attempt in count():
+        sent_at = time.monotonic()
         try:
-            await core.pause(permit.wait_seconds)
-        except BaseException:
-            release = make_release_request(call.rule, key=permit.key, permit=permit.permit)
-            await core.send_or_log(release)
-            raise
-    return permit
+            permit = await _acquire(core, call)
+        except Refused as refused:
+            left_s = deadline - time.monotonic()
+            if not wait:
+                raise
+            if left_s <= 0:
+                name = _describe_limit(call.rule, refused.document.get("key", ""))
+                text = f"{name} has refused the call for {wait:g} s"
+                raise TimeoutError(text, refused.document) from refused
+            # A permit may be given back at any moment, so do not wait for its end.
+            await core.pause(min(refused.retry_after, get_backoff_s(min(attempt, 2)), left_s))
+            continue
+        if permit.wait_seconds > 0 and time.monotonic() + permit.wait_seconds > deadline:
+            await _give_back(core, permit)
+            name = f"{_describe_limit(call.rule, permit.key)} has no moment"
+            if not wait:
+                raise Refused(f"{name} before", permit.wait_seconds, {})
+            text = f"{name} within {wait:g} s, only in {permit.wait_seconds:g} s"
+            raise TimeoutError(text, {"wait_seconds": permit.wait_seconds})
+        if permit.wait_seconds > 0:
+            try:
+                await core.pause(permit.wait_seconds)
+            except BaseException:
+                await _give_back(core, permit)
+                raise
+        return permit, sent_at
+    raise AssertionError  # the loop has returned or raised
+
+
+async def _give_back(core: Core, permit: Permit) -> None:
+    request = make_release_request(permit.rule, key=permit.key, permit=permit.permit)
+    await core.send_or_log(request)
 
 
 def _to_strings(fields: Mapping[str, FieldValue]) -> dict[str, str]:

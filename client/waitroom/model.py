@@ -85,6 +85,7 @@ Job = TypedDict(
         "retry_at": str | None,
         "permit": str | None,
         "permit_expires_at": str | None,
+        "trace_id": str | None,
         "result": JobResult | None,
     },
 )

@@ -8,11 +8,20 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
-from waitroom.errors import ConfigError, Problem, RejectedError, UnavailableError
+from waitroom.errors import (
+    ConfigError,
+    Problem,
+    Refused,
+    RejectedError,
+    UnavailableError,
+    get_retry_s,
+)
 
 _ADDRESS = re.compile(r"https?://[^\s/?#@]+/?\Z")
 #: The statuses with which a replica, or a proxy before it, reports that it is unavailable for now.
 _UNAVAILABLE = {429, 502, 503, 504}
+#: The codes of problems that are a normal response with status 429.
+_REFUSALS = {"queue_full", "over_limit"}
 #: Hints for the user, by status. A hint is shown if the response has no detail, for 401 always.
 _HINTS = {
     401: "Give the client the service_token of the replica's settings.",
@@ -127,6 +136,8 @@ class Replica:
         title = problem.title or "this is no service API"
         place = f"{request.method} {request.path} at {self.address}"
         text = f"{place}: {status}, {title}. {detail}".strip()
+        if problem.code in _REFUSALS:
+            raise Refused(text, get_retry_s(document), document)
         if status in _UNAVAILABLE:
             raise UnavailableError(text, problem=problem)
         raise RejectedError(text, problem)

@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tests.support.processes import free_port, wait_until
+import waitroom
+from tests.support.processes import CLEAN, free_port, wait_until
 from tests.support.service import TOKEN
 from tests.support.site import ROOT
 from tests.waitroom.relay import Faulty
@@ -95,7 +97,7 @@ def test_a_call_is_granted_or_refused(room, n):
     assert (first.allowed, first.limit, first.remaining, first.wait_seconds) == (True, 2, 1, 0)
     room.acquire("few", key=str(n))
     with pytest.raises(Refused, match=f"few of {n} refuses.*ask again after") as caught:
-        room.acquire("few", n=n, wait=True)
+        room.acquire("few", n=n)
     assert 1700 < caught.value.retry_after <= 1800
     assert caught.value.document["outcome"] == "refused"
     with pytest.raises(Refused) as caught:
@@ -356,6 +358,101 @@ async def test_a_permit_can_be_waited_for(aroom, n):
 
     await asyncio.gather(*(export() for _ in range(3)))
     assert (most, done) == (1, 3)
+
+
+#: Holds a permit until it reads a line. Prints what it did, as JSON.
+HOLDER = """
+import sys
+from waitroom import Client, LeaseLost
+
+url, token, n = sys.argv[1:]
+with Client(url, token=token) as client:
+    try:
+        with client.permit("export", n=n) as permit:
+            print("held", flush=True)
+            sys.stdin.readline()
+            try:
+                permit.check()
+            except LeaseLost:
+                print("checked", flush=True)
+    except LeaseLost as error:
+        print(error, flush=True)
+"""
+
+
+def test_a_permit_lost_in_a_pause_is_told(room, url, n):
+    """A process that was stopped for longer than its permit lasts raises LeaseLost: by check(), and
+    at the end of the block. Another one had the permit meanwhile."""
+    command = [sys.executable, "-c", HOLDER, url, TOKEN, str(n)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, env=CLEAN, **pipes) as holder:
+        assert holder.stdout.readline() == "held\n"
+        os.kill(holder.pid, signal.SIGSTOP)
+        with room.permit("export", n=n, wait=20):
+            holder.stdin.write("\n")
+            holder.stdin.flush()
+            os.kill(holder.pid, signal.SIGCONT)
+            assert holder.stdout.read() == (
+                f"checked\nthe permit of limit export of {n} is over: others may have it by now\n"
+            )
+            with pytest.raises(Refused):
+                room.acquire("export", n=n)
+
+
+# Waiting.
+
+
+@pytest.mark.parametrize("wait", [None, False])
+async def test_none_and_false_do_not_wait(room, aroom, n, wait):
+    """What cannot be had at once is refused, or for a lease an error with the place."""
+    with room.permit("export", n=n), room.lease("title", str(n)):
+        with pytest.raises(Refused):
+            room.acquire("export", n=n, wait=wait)
+        with pytest.raises(Refused):
+            await aroom.permit("export", n=n, wait=wait).__aenter__()
+        with pytest.raises(Refused):
+            room.limited("export", n=n, wait=wait)(int)()
+        with pytest.raises(TimeoutError):
+            await aroom.lease("title", str(n), wait=wait).__aenter__()
+
+
+async def test_after_a_number_of_seconds_comes_one_error(room, aroom, n):
+    """TimeoutError of the package, which is also Python's, for a refusal and a late moment. Nothing
+    stays behind."""
+    room.acquire("slow", n=n)
+    with room.permit("export", n=n), room.lease("title", str(n)):
+        for begin in (
+            lambda: room.acquire("export", n=n, wait=0.2),
+            lambda: room.acquire("slow", n=n, wait=0.2),
+            room.limited("export", n=n, wait=0.2)(int),
+            room.limited("slow", n=n, wait=0.2)(int),
+            room.permit("export", n=n, wait=0.2).__enter__,
+            room.lease("title", str(n), wait=0.2).__enter__,
+        ):
+            with pytest.raises(waitroom.TimeoutError) as caught:
+                begin()
+            assert isinstance(caught.value, TimeoutError)
+        with pytest.raises(TimeoutError):
+            await aroom.acquire("slow", n=n, wait=0.2)
+        with pytest.raises(TimeoutError):
+            await aroom.permit("export", n=n, wait=0.2).__aenter__()
+    assert 3000 < room.look("slow", n=n).wait_seconds <= 3600
+    assert room.look("export", n=n).remaining == 1
+
+
+async def test_true_waits_as_long_as_it_takes(room, aroom, n):
+    """Also where a limit refuses: the call is asked for again."""
+    with room.permit("export", n=n):
+        waiting = asyncio.create_task(aroom.acquire("export", n=n, wait=True))
+        await until(lambda: aroom._core._batchers, "the first request")
+    assert (await waiting).allowed
+
+
+def test_a_full_queue_is_refused(room, n):
+    """Also in a plain request: it is a normal response, and not repeated."""
+    with room.lease("full", str(n)), pytest.raises(Refused, match="429") as caught:
+        room.request("POST", f"/v1/leases/full/{n}", {"holder": "b"})
+    assert caught.value.retry_after > 0
 
 
 # Leases.

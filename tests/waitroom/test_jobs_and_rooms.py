@@ -47,7 +47,7 @@ def test_a_job_is_submitted_and_waited_for(client):
     """Its result has the answer's body; the whole body comes in pieces too."""
     submitted = client.jobs.submit("images", path="ok/a", query={"x": "1"}, body={"prompt": "a"})
     assert (submitted["target"], submitted["kind"]) == ("images", "offline")
-    job = client.jobs.wait(submitted["id"], timeout=30)
+    job = client.jobs.wait(submitted["id"], wait=30)
     assert (job["state"], job["status"]) == ("completed", 200)
     assert json.loads(job["result"]["body"])["path"] == "/ok/a?x=1"
     assert b"".join(client.jobs.body(job["id"])) == job["result"]["body"].encode()
@@ -80,8 +80,10 @@ def test_the_same_key_is_the_same_job(client):
 def test_a_wait_ends_in_time(client):
     """After `timeout` seconds the job is as it stands."""
     job = client.jobs.submit("held", path="a")
-    assert client.jobs.wait(job["id"], timeout=0)["state"] == "pending"
-    assert client.jobs.wait(job["id"], timeout=0.5)["state"] == "pending"
+    for wait in (None, False, 0, 0.5):
+        with pytest.raises(TimeoutError, match="has not ended: it is pending") as caught:
+            client.jobs.wait(job["id"], wait=wait)
+        assert caught.value.document["id"] == job["id"]
     client.jobs.cancel(job["id"])
     assert client.jobs.wait(job["id"])["state"] == "cancelled"
 

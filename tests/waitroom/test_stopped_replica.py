@@ -32,7 +32,7 @@ async def test_every_call_goes_on(service):
     async with aclient:
         with fresh:
             done = fresh.jobs.submit("images", path="ok")
-            assert fresh.jobs.wait(done["id"], timeout=30)["state"] == "completed"
+            assert fresh.jobs.wait(done["id"], wait=30)["state"] == "completed"
             assert b"".join(fresh.jobs.body(done["id"]))
             assert [each["id"] for each in fresh.jobs.results([done["id"]])] == [done["id"]]
             assert held["id"] in {each["id"] for each in fresh.jobs.iterate(target="held")}
