@@ -180,7 +180,7 @@ class AsyncJobs:
             yield job
         finally:
             try:
-                await self.done(id_)
+                is_lost = _is_ended_by_replica(await self.done(id_))
             except WaitroomError as error:  # the permit expires by itself
                 log.warning("the permit of job %s is not given back: %s", id_, error)
                 is_lost = isinstance(error, RejectedError) and error.status == 409
@@ -230,6 +230,12 @@ def _make_submission(target: str, request: JobRequest, key: str) -> Request:
 
 def _make_cancellation(id_: str) -> Request:
     return Request("DELETE", build_path("jobs", id_), statuses=frozenset({409}))
+
+
+def _is_ended_by_replica(job: Job) -> bool:
+    """Return True if an online job ended before its client, or nginx, said that it was over."""
+    is_over = job["state"] == "completed" and job["error"] is not None
+    return is_over or job["state"] in {"expired", "cancelled"}
 
 
 def _is_ended_or_called(job: Job) -> bool:

@@ -19,6 +19,7 @@ shop = {{total_active_users = 1}}
 images = {{url = "{url}", private = true, concurrency = 4}}
 held = {{url = "{url}", private = true, paused = true, max_pending = 3}}
 files = {{kinds = ["online"], concurrency = 1}}
+brief = {{kinds = ["online"], concurrency = 1, claim_window = "1s"}}
 
 [leases]
 title = {{term = "60s", renewable = true}}

@@ -13,6 +13,7 @@ from tests.waitroom.relay import Faulty
 from waitroom import (
     AsyncClient,
     Client,
+    LeaseLost,
     Queued,
     Refused,
     RejectedError,
@@ -143,6 +144,19 @@ async def test_a_permit_is_held_and_given_back(client, aclient):
     assert (await waiting).startswith("files~")
     states = {job["state"] for job in client.jobs.iterate(target="files")}
     assert states == {"completed", "cancelled"}
+
+
+def test_a_permit_lost_meanwhile_is_told(client):
+    """If the permit ends before the block does, others may be called: LeaseLost. The block's own
+    error comes through."""
+    for error in (None, OSError("broke")):
+        with (  # noqa: PT012
+            pytest.raises(OSError if error else LeaseLost, match="broke" if error else "brief"),
+            client.jobs.permit("brief", wait=20) as job,
+        ):
+            wait_until(lambda id_=job["id"]: client.jobs.get(id_)["state"] == "expired", "the end")
+            if error:
+                raise error
 
 
 async def hold(aclient):
