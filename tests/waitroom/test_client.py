@@ -885,11 +885,13 @@ def test_what_is_not_safe_to_repeat_is_not_repeated(url, n):
 
 
 def test_an_error_carries_the_problem_document(room, n):
-    """An error has the status, title, detail and errors of the response."""
+    """An error has the status, title, detail, code, type and errors of the response."""
     with pytest.raises(RejectedError) as caught:
         room.request("POST", "/v1/limits/few/acquire", {"fields": {"n": str(n)}, "cost": 0})
     problem = caught.value.problem
     assert (problem.status, problem.title) == (422, "The request is not allowed")
+    assert problem.type == f"urn:waitroom:problem:{problem.code}"
+    assert problem.code == "invalid_request"
     assert problem.errors == caught.value.problems
     assert problem.errors[0].startswith("cost: a whole number")
     with pytest.raises(RejectedError) as caught:
