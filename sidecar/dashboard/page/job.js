@@ -34,7 +34,12 @@ export function mayCancel({ state, kind }, { abort }) {
 // Describes the place in the queue, if the place is known, or a response that is no success.
 export function place(job) {
   if (isOtherAnswer(job)) return `the target says ${job.status}`;
-  const { position, wait_seconds: seconds, run_at: runs, retry_at: again } = job;
+  const {
+    position,
+    wait_seconds: seconds,
+    run_at: runs,
+    retry_at: again,
+  } = job;
   if (runs && Date.parse(runs) > Date.now()) return `at ${time(runs)}`;
   if (again && Date.parse(again) > Date.now()) return `again at ${time(again)}`;
   return position == null
