@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 _NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
 #: How many calls each system makes at a time.
 CONCURRENCY = 50
+#: How many jobs one request submits as a list, and how many callers send lists at a time.
+LIST_LENGTH, LIST_CALLERS = 100, 2
 #: How often a single job is polled, in seconds.
 POLL_S = 0.002
 
@@ -125,6 +127,30 @@ class Waitroom(System):
                 await connection.ask(request)
 
         await asyncio.gather(*map(submit_some, self._connections[:callers]))
+        return began, time.monotonic()
+
+    async def submit_list(self, count: int) -> tuple[float, float]:
+        """Submit jobs in lists of LIST_LENGTH, by two callers, so that the replica has work."""
+        [url] = self._service.urls
+        while len(self._connections) < LIST_CALLERS:
+            self._connections.append(await Connection.open(url))
+        named = f"{self._database.kind}-bench"
+        requests = iter([
+            prepare("POST", "jobs/bulk/submit", {
+                "jobs": [
+                    {"target": named, "body": {"number": number}}
+                    for number in range(first, min(first + LIST_LENGTH, count))
+                ]
+            })
+            for first in range(0, count, LIST_LENGTH)
+        ])  # fmt: skip
+        began = time.monotonic()
+
+        async def submit_some(connection: Connection) -> None:
+            for request in requests:
+                await connection.ask(request)
+
+        await asyncio.gather(*map(submit_some, self._connections[:LIST_CALLERS]))
         return began, time.monotonic()
 
     async def run_job(self, *, is_watched: bool) -> tuple[float, float]:

@@ -4,6 +4,7 @@ Also finds the owner of a request: the token to which its jobs and leases belong
 """
 
 import hmac
+from typing import Any
 
 import structlog
 from aiohttp import web
@@ -106,25 +107,37 @@ def find_owner(request: web.Request, *, skip_admin: bool = False) -> Owner | Non
     return OPERATOR if find_operator(request) is not None else None
 
 
-def _list_tokens(settings: SiteSettings, *, skip_admin: bool = False) -> list[tuple[str, Owner]]:
+def _list_tokens(settings: SiteSettings, *, skip_admin: bool = False) -> list[tuple[bytes, Owner]]:
     """List all tokens with their owners. If two tokens are equal, the first one decides."""
+    if _listed[0] is not settings:  # in one process they are always the same
+        _listed[:] = settings, _make_token_list(settings)
+    tokens: list[tuple[bytes, Owner]] = _listed[1]
+    return [item for item in tokens if item[1] is not OPERATOR] if skip_admin else tokens
+
+
+#: The settings whose tokens were listed last, and the list.
+_listed: list[Any] = [None, []]
+
+
+def _make_token_list(settings: SiteSettings) -> list[tuple[bytes, Owner]]:
     named = {OWNERS[0]: settings.service_token, **settings.tokens}
     programs = [
         (token, Owner(name, settings.scopes.get(name, DEFAULT_SCOPES)))
         for name, token in named.items()
     ]
-    operators = [] if skip_admin else [(settings.admin_token, OPERATOR)]
-    return [(token, owner) for token, owner in operators + programs if token]
+    tokens = [(settings.admin_token, OPERATOR), *programs]
+    return [(_encode(token), owner) for token, owner in tokens if token]
 
 
-def _find_token_owner(request: web.Request, tokens: list[tuple[str, Owner]]) -> Owner | None:
+def _encode(token: str) -> bytes:
+    return token.encode(errors="surrogateescape")
+
+
+def _find_token_owner(request: web.Request, tokens: list[tuple[bytes, Owner]]) -> Owner | None:
     scheme, _, bearer = request.headers["Authorization"].partition(" ")
-    sent = bearer.strip().encode(errors="surrogateescape")
+    sent = _encode(bearer.strip())
     # Compare all tokens in constant time, so that the duration reveals nothing about them.
-    matches = [
-        hmac.compare_digest(sent, token.encode(errors="surrogateescape"))
-        for token, _owner in tokens
-    ]
+    matches = [hmac.compare_digest(sent, token) for token, _owner in tokens]
     if scheme.lower() != "bearer" or not any(matches):
         return None
     return tokens[matches.index(True)][1]
@@ -140,7 +153,7 @@ def _check_admin_token(request: web.Request, token: str) -> web.Response | None:
             f"has an old token. Try again in {refused_s} s. Sessions of the dashboard go on."
         )
         return problem(kinds.TOO_MANY_WRONG_TOKENS, detail=detail, retry_after=refused_s)
-    is_right = _find_token_owner(request, [(token, OPERATOR)]) is not None
+    is_right = _find_token_owner(request, [(_encode(token), OPERATOR)]) is not None
     return None if is_right else _refuse_token(request, guesses)
 
 

@@ -121,6 +121,8 @@ def _describe_outage(request: web.Request) -> str:
     """Return a sentence that tells the client what an outage of Redis means for its data, or ""."""
     if (request.method, request.path) == ("POST", "/v1/jobs"):
         return "The job was not taken. "
+    if request.path == "/v1/jobs/bulk/submit":
+        return "Some jobs may have been taken: repeat it with the same idempotency_keys. "
     if request.path.startswith(("/v1/jobs", "/v1/targets")):
         return _JOBS_KEPT
     # Limits store nothing that an outage could lose, and leases last until they expire.

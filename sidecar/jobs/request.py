@@ -115,6 +115,8 @@ def encode_query(query: str | dict[str, QueryValue | list[QueryValue]] | None) -
 
 
 def _find_query_problems(query: str) -> list[str]:
+    if not query:
+        return []
     if len(query) > MAX_QUERY:
         return [f"query: at most {MAX_QUERY:,} characters (got {len(query):,})"]
     if query.startswith("?"):

@@ -193,6 +193,29 @@ class SubmitJob(Body):
     ] = None
 
 
+class SubmitJobs(Body):
+    jobs: Annotated[list[SubmitJob], Field(min_length=1, max_length=MAX_BULK_JOBS)]
+    """The jobs, 100 at most, each as in `POST /v1/jobs`."""
+
+
+class RefusedJob(Reply):
+    index: int
+    """The job's index in the request, from 0."""
+    code: str
+    """The code of the problem, such as `queue_full`."""
+    reason: str
+    """Why the job was not taken."""
+
+
+class SubmittedJobs(Reply):
+    """The jobs that were taken, and those that were not."""
+
+    ids: list[Id | None]
+    """The id of each job, in the order of the request. null if it was refused."""
+    refused: list[RefusedJob]
+    """The jobs that were not taken."""
+
+
 class JobResult(Reply):
     """The target's response, for a job that completed, or failed because of `fail_on`."""
 

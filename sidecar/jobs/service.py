@@ -5,7 +5,7 @@ import contextlib
 import hashlib
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -37,6 +37,8 @@ if TYPE_CHECKING:  # SQL is an extra
 
 #: How long a result can be read again after its first read, if delete_after_read is set, in ms.
 READ_GRACE_MS = 20_000
+#: The fields of a NewJob that its Job has too.
+_COPIED = {field.name for field in fields(NewJob)} & {field.name for field in fields(Job)}
 #: How long the counts of jobs are cached, in seconds.
 COUNTS_TTL_S = 2.0
 
@@ -90,9 +92,7 @@ class Jobs:
             class_name = grant.class_name if grant else ""
         id_, due_ms = make_job_id(), new.find_due_ms(now_ms)
         queue_order = await self._reserve(target, id_, class_name, due_ms)
-        values = asdict(new) | {"class_name": class_name}
-        for name in ("grant", "run_at_ms", "delay_s"):
-            del values[name]
+        values = {name: getattr(new, name) for name in _COPIED} | {"class_name": class_name}
         job = Job(
             id=id_,
             owner=owner,

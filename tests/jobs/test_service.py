@@ -326,6 +326,50 @@ def test_all_that_is_wrong_is_said_at_once(place):
     assert {error.partition(":")[0] for error in errors} == {"method", "path", "callback_url"}
 
 
+def test_many_are_submitted_at_once(place):
+    """Each as if it came alone: in their order, with a key one job, and refused by itself."""
+    key = {"target": "still", "path": "many", "idempotency_key": "many-1"}
+    jobs = [
+        {"target": "still"}, key, key, {**key, "path": "other"}, {"target": "still", "class": "x"},
+        *({"target": "crowded"} for _ in range(MOST_PENDING + 1)),
+    ]  # fmt: skip
+    answer = place.press.call("POST", "/jobs/bulk/submit", {"jobs": jobs})
+    assert answer.status == 202
+    ids = answer.json["ids"]
+    full = [refused["index"] for refused in answer.json["refused"][2:]]
+    assert ids[1] == ids[2]
+    assert [n for n, id_ in enumerate(ids) if id_ is None] == [3, 4, *full]
+    assert [refused["code"] for refused in answer.json["refused"]] == [
+        "idempotency_key_used", "grant_needed", *["queue_full"] * len(full)
+    ]  # fmt: skip
+    assert len(full) >= 1
+    places = [place.press.call("GET", f"/jobs/{id_}").json["position"] for id_ in (ids[0], ids[1])]
+    assert places[0] < places[1]
+    again = place.press.call("POST", "/jobs/bulk/submit", {"jobs": [key]})
+    assert again.json["ids"] == [ids[1]]
+    taken = list({id_ for id_ in ids if id_})
+    assert place.press.call("POST", "/jobs/bulk/cancel", {"ids": taken}).json["skipped"] == []
+
+
+def test_of_many_with_one_that_is_wrong_none_is_submitted(place):
+    """All that is wrong is named, with its index."""
+    before = place.press.call("GET", "/jobs?target=still").json["jobs"]
+    jobs = [{"target": "still"}, {"target": "nix"}, {"target": "still", "path": "../a", "delay": 1}]
+    answer = place.press.call("POST", "/jobs/bulk/submit", {"jobs": jobs})
+    assert answer.status == 422
+    assert [error.partition(": ")[0] for error in answer.json["errors"]] == [
+        "jobs.1.target", "jobs.2.path"
+    ]  # fmt: skip
+    for wrong, says in [
+        ([], "jobs"), ([{"target": "still"}] * 101, "jobs"), ([{"path": "x"}], "jobs.0.target"),
+        ([{"target": "still", "delay": -1}], "jobs.0.delay"), ({}, "jobs"),
+    ]:  # fmt: skip
+        answer = place.press.call("POST", "/jobs/bulk/submit", {"jobs": wrong})
+        assert answer.status == 422
+        assert answer.json["errors"][0].startswith(f"{says}: "), answer.json
+    assert place.press.call("GET", "/jobs?target=still").json["jobs"] == before
+
+
 def test_a_job_for_later_runs_then(place):
     """Lists say when. A time is written with any zone, and one in the past is now."""
     sent = [

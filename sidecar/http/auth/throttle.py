@@ -31,6 +31,8 @@ class Throttle:
 
     def refused_s(self, address: str | None) -> int:
         """Return for how many more seconds an address is refused; 0 if it is not refused."""
+        if not self._failures:
+            return 0
         failures = self._failures.get(self._key(address))
         if failures is None or failures.count < MOST_FAILURES or self._has_expired(failures):
             return 0

@@ -1,6 +1,7 @@
 """Endpoints by which clients submit, get, list, cancel and retry jobs, and report that a call has
 ended. Many jobs can be retried or cancelled at once, by ids or by a filter."""
 
+import asyncio
 import base64
 import json
 import time
@@ -15,7 +16,7 @@ from multidict import CIMultiDict, MultiMapping
 from sidecar.http.auth.logged_name import find_logged_name
 from sidecar.http.auth.owner import owner_of
 from sidecar.http.endpoint import Endpoints, programs
-from sidecar.http.idempotency_key import read_idempotency_key
+from sidecar.http.idempotency_key import HEADER, read_idempotency_key
 from sidecar.http.long_poll import is_gone
 from sidecar.http.problem_kinds import DATABASE_UNAVAILABLE, QUEUE_FULL
 from sidecar.http.problems import ProblemError
@@ -43,15 +44,19 @@ from sidecar.jobs.schemas import (
     JobPath,
     JobResult,
     JobsPage,
+    RefusedJob,
     SelectedJobs,
     SkippedJob,
     SubmitHeaders,
     SubmitJob,
+    SubmitJobs,
+    SubmittedJobs,
     format_after,
     parse_after,
 )
 from sidecar.jobs.service import JOBS, Jobs, JobView
 from sidecar.jobs.targets import Target
+from sidecar.kit.did_you_mean import did_you_mean
 from sidecar.kit.errors import DatabaseError, InputError, StoreError, UnknownNameError
 from sidecar.kit.trace_context import HEADERS as TRACE_HEADERS
 from sidecar.kit.trace_context import TRACEPARENT, read_trace_context
@@ -72,6 +77,7 @@ _PROBLEMS = {
     model.GrantNeededError: GRANT_NEEDED,
     model.IdempotencyKeyUsedError: IDEMPOTENCY_KEY_USED,
     model.WrongStateError: WRONG_STATE,
+    model.QueueFullError: QUEUE_FULL,
 }
 
 
@@ -86,6 +92,47 @@ def _convert_job_errors() -> Iterator[None]:
 
 
 # Many jobs: registered first, because /v1/jobs/{id}/… would match their paths --------------------
+
+
+@ENDPOINTS.post(
+    "/v1/jobs/bulk/submit",
+    _CHANGES,
+    replies={202: (SubmittedJobs, "The ids of the jobs that wait, and what was refused.")},
+)
+async def submit_jobs(request: web.Request, body: SubmitJobs) -> web.Response:
+    """Submit many jobs.
+
+    If one of them is invalid, none is submitted. Otherwise each is submitted as if it was sent by
+    itself: with a full queue or a spent grant it is refused, and the others are not. Give each an
+    `idempotency_key`, so that you can repeat the request if there is no response.
+    """
+    jobs, owner = request.app[JOBS], owner_of(request).name
+    checked, problems = list[NewJob](), list[str]()
+    if HEADER in request.headers:
+        problems.append(f"{HEADER}: is of one job; give each an idempotency_key")
+    for index, item in enumerate(body.jobs):
+        try:
+            target = jobs.targets.get(item.target)
+            checked.append(_check_job(item, request.headers, target))
+        except UnknownNameError as error:
+            hint = did_you_mean(error.name, error.known)
+            problems.append(f"jobs.{index}.target: {error}{hint}")
+        except InputError as error:
+            problems += (f"jobs.{index}.{problem}" for problem in error.problems)
+    if problems:
+        raise InputError(problems)
+    replies = await asyncio.gather(
+        *(jobs.submit(owner, new) for new in checked), return_exceptions=True
+    )
+    ids, refused = list[str | None](), list[RefusedJob]()
+    for index, reply in enumerate(replies):
+        if isinstance(reply, JobError):
+            code = _PROBLEMS[type(reply)].code
+            refused.append(RefusedJob(index=index, code=code, reason=str(reply)))
+        elif isinstance(reply, BaseException):
+            raise reply
+        ids.append(None if isinstance(reply, JobError) else reply[0].id)
+    return SubmittedJobs(ids=ids, refused=refused).response(202)
 
 
 @ENDPOINTS.post("/v1/jobs/bulk/retry", _CHANGES, replies={200: "What was changed and skipped."})
