@@ -83,6 +83,7 @@ class JobRepository:
         self._transactions = transactions
         self._add_job = transactions.insert_ignore(jobs)
         self._inserts = CallBatcher(partial(isolate_errors, self._insert), limit=BATCH_LIMIT)
+        self._keys = CallBatcher(partial(isolate_errors, self._find_by_keys), limit=BATCH_LIMIT)
 
     async def insert(self, job: Job) -> Job:
         """Insert a job and return it, or return its owner's job with the same idempotency key."""
@@ -92,14 +93,9 @@ class JobRepository:
         # Sorted, so that two batches with the same keys do not deadlock.
         keys = sorted({_get_owner_and_key(job) for job in batch if job.idempotency_key})
         rows = [to_row(job) for job in sorted(batch, key=_get_owner_and_key)]
-        # One IN for each owner, because MariaDB would read all rows for an IN of pairs.
-        key_conditions = (
-            and_(jobs.c.owner == owner, jobs.c.idempotency_key.in_([key for _, key in pairs]))
-            for owner, pairs in groupby(keys, key=itemgetter(0))
-        )
         # Reads only ids, which are in the index, because most jobs were inserted just before.
         columns = (jobs.c.owner, jobs.c.idempotency_key, jobs.c.id)
-        ids_of_keys = select(*columns).where(or_(false(), *key_conditions))
+        ids_of_keys = select(*columns).where(_has_one_of(keys))
 
         async def work(connection: AsyncConnection) -> list[Job | None]:
             await connection.execute(self._add_job, rows)
@@ -131,9 +127,12 @@ class JobRepository:
 
     async def find_by_key(self, owner: str, key: str) -> Job | None:
         """Return an owner's job with this idempotency key, without its body, or None."""
-        conditions = (jobs.c.owner == owner, jobs.c.idempotency_key == key)
-        rows = await self._transactions.read(FIND.where(*conditions))
-        return to_job(rows[0]) if rows else None
+        return await self._keys.submit((owner, key))
+
+    async def _find_by_keys(self, batch: Sequence[tuple[str, str]]) -> list[Job | None]:
+        rows = await self._transactions.read(FIND.where(_has_one_of(sorted(set(batch)))))
+        found = {_get_owner_and_key(job): job for job in map(to_job, rows)}
+        return [found.get(pair) for pair in batch]
 
     async def read_request_body(self, id_: str) -> bytes:
         """Return the body of a job's request. Empty if there is no such job."""
@@ -248,6 +247,16 @@ class JobRepository:
         await self._transactions.change(
             update(jobs).where(*is_unread).values(read_ms=at_ms, expires_ms=earlier)
         )
+
+
+def _has_one_of(keys: Sequence[tuple[str, str]]) -> ColumnElement[bool]:
+    """Return the condition of jobs with one of these pairs of owner and key, which are sorted."""
+    # One IN for each owner, because MariaDB would read all rows for an IN of pairs.
+    conditions = (
+        and_(jobs.c.owner == owner, jobs.c.idempotency_key.in_([key for _, key in pairs]))
+        for owner, pairs in groupby(keys, key=itemgetter(0))
+    )
+    return or_(false(), *conditions)
 
 
 def _get_owner_and_key(job: Job) -> tuple[str, str]:
