@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import structlog
 from aiohttp import web
@@ -18,7 +19,7 @@ from sidecar.http.auth.owner import owner_of
 from sidecar.http.endpoint import Endpoints, programs
 from sidecar.http.idempotency_key import HEADER, read_idempotency_key
 from sidecar.http.long_poll import is_gone
-from sidecar.http.problem_kinds import DATABASE_UNAVAILABLE, QUEUE_FULL
+from sidecar.http.problem_kinds import DATABASE_UNAVAILABLE, INVALID_REQUEST, QUEUE_FULL, Kind
 from sidecar.http.problems import ProblemError
 from sidecar.jobs import model
 from sidecar.jobs.endpoints.long_poll import AWAITED_STATES, JOB_POLLS
@@ -73,7 +74,7 @@ _CALL_FIELDS = {"method", "path", "query", "headers", "body", "body_base64"}
 BULK_TIME_LIMIT_S = 4.0
 #: The Retry-After header if the queue is full, in seconds.
 FULL_RETRY_S = 60
-_PROBLEMS = {
+_PROBLEMS: dict[type[Exception], Kind] = {
     model.GrantNeededError: GRANT_NEEDED,
     model.IdempotencyKeyUsedError: IDEMPOTENCY_KEY_USED,
     model.WrongStateError: WRONG_STATE,
@@ -106,7 +107,7 @@ async def submit_jobs(request: web.Request, body: SubmitJobs) -> web.Response:
     itself: with a full queue or a spent grant it is refused, and the others are not. Give each an
     `idempotency_key`, so that you can repeat the request if there is no response.
     """
-    jobs, owner = request.app[JOBS], owner_of(request).name
+    jobs, owner = request.app[JOBS], owner_of(request)
     checked, problems = list[NewJob](), list[str]()
     if HEADER in request.headers:
         problems.append(f"{HEADER}: is of one job; give each an idempotency_key")
@@ -121,17 +122,18 @@ async def submit_jobs(request: web.Request, body: SubmitJobs) -> web.Response:
             problems += (f"jobs.{index}.{problem}" for problem in error.problems)
     if problems:
         raise InputError(problems)
-    replies = await asyncio.gather(
-        *(jobs.submit(owner, new) for new in checked), return_exceptions=True
-    )
+    submit = partial(jobs.submit, owner.name, needs_grant=not owner.may_choose_class)
+    replies = await asyncio.gather(*map(submit, checked), return_exceptions=True)
     ids, refused = list[str | None](), list[RefusedJob]()
     for index, reply in enumerate(replies):
-        if isinstance(reply, JobError):
-            code = _PROBLEMS[type(reply)].code
-            refused.append(RefusedJob(index=index, code=code, reason=str(reply)))
+        if isinstance(reply, JobError | InputError):
+            kind = _PROBLEMS.get(type(reply), INVALID_REQUEST)
+            refused.append(RefusedJob(index=index, code=kind.code, reason=str(reply)))
+            ids.append(None)
         elif isinstance(reply, BaseException):
             raise reply
-        ids.append(None if isinstance(reply, JobError) else reply[0].id)
+        else:
+            ids.append(reply[0].id)
     return SubmittedJobs(ids=ids, refused=refused).response(202)
 
 
