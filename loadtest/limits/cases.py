@@ -7,11 +7,10 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import cycle
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from limits import RateLimitItem, RateLimitItemPerSecond, strategies
 from limits.aio import strategies as aio
@@ -19,6 +18,7 @@ from limits.aio.storage import RedisStorage as AsyncStorage
 from limits.storage import RedisStorage
 from redis.asyncio import Redis
 
+from loadtest.report import count
 from sidecar.limits.model import Call
 from sidecar.limits.settings import LimitSettings
 from sidecar.limits.store import LimitStore
@@ -35,8 +35,12 @@ KEYS: dict[Calls, list[str]] = {
 }
 #: Calls per key and second.
 LIMITS = {"granted": 100_000, "refused": 20}
-#: Tasks that ask at the same time, and calls in one list.
-TASKS, LIST, LISTS = 256, 1000, 4
+#: How many tasks ask at the same time. Waitroom and the library are compared at each number.
+TASKS = (1, 64, 256)
+#: The calls in one list, and the lists that are asked at the same time.
+LIST, LISTS = 1000, 4
+#: The algorithms that both have, by Waitroom's name and by the library's.
+PAIRS = {"fixed_window": "fixed window", "sliding_window": "moving window"}
 #: The library's connections at most: each call that is under way has one.
 CONNECTIONS = 512
 
@@ -65,15 +69,18 @@ class Case:
 
 
 async def keep_asking(ask: Asking, tasks: int, seconds: float) -> Counts:
-    """Let `tasks` tasks ask, each again as soon as it is answered."""
+    """Let `tasks` tasks ask, each again as soon as it is answered. Each asks once at least, so that
+    all connections are open after the warming."""
     ends = time.perf_counter() + seconds
     counts = [0, 0]
 
     async def work() -> None:
-        while time.perf_counter() < ends:
+        is_over = False
+        while not is_over:
             decisions, granted = await ask()
             counts[0] += decisions
             counts[1] += granted
+            is_over = time.perf_counter() >= ends
 
     await asyncio.gather(*(work() for _ in range(tasks)))
     return counts[0], counts[1]
@@ -94,25 +101,30 @@ def of_store(redis: Redis, calls: Calls) -> list[Case]:
     for name, rule in rules.items():
         store = LimitStore(redis, "bench", settings=rule, timeout_s=60)
         requests = [Call(key) for key in KEYS[calls]]
-        run = partial(keep_asking, partial(_ask_one, store, cycle(requests)), TASKS)
-        cases.append(Case("Waitroom", f"{TASKS} tasks", name, calls, run))
+        for tasks in TASKS if name in PAIRS else TASKS[-1:]:
+            run = partial(keep_asking, partial(_ask_one, store, cycle(requests)), tasks)
+            cases.append(Case("Waitroom", count(tasks, "task"), name, calls, run))
         if calls == "granted" and name in ALGORITHMS:
             run = partial(keep_asking, partial(_ask_list, store, requests), LISTS)
             cases.append(Case("Waitroom", f"lists of {LIST:,}", name, calls, run))
     return cases
 
 
-def of_library(uri: str, calls: Calls, *, tasks: int, threads: int) -> list[Case]:
+def of_library(uri: str, calls: Calls) -> list[Case]:
     item = RateLimitItemPerSecond(LIMITS[calls])
     cases = []
     for name in CLASSES:
-        ask = partial(_hit, async_limiter(uri, name), item, cycle(KEYS[calls]))
-        run = partial(keep_asking, ask, tasks)
-        cases.append(Case("limits", f"async, {tasks} tasks", name, calls, run))
+        limiter = async_limiter(uri, name)
+        ask = partial(_hit, limiter, item, cycle(KEYS[calls]))
+        for tasks in TASKS:
+            run = partial(keep_asking, ask, tasks)
+            cases.append(Case("limits", f"async, {count(tasks, 'task')}", name, calls, run))
+        if calls == "granted" and name in PAIRS.values():
+            run = partial(keep_asking, partial(_hit_in_pipeline, limiter, item, name), LISTS)
+            cases.append(Case("limits", f"async, pipelines of {LIST:,}", name, calls, run))
     for name in CLASSES:
-        way = f"{threads} thread{'s' * (threads != 1)}"
-        run = partial(_hit_in_threads, sync_limiter(uri, name), calls, threads)
-        cases.append(Case("limits", way, name, calls, run))
+        run = partial(_hit_in_a_thread, sync_limiter(uri, name), calls)
+        cases.append(Case("limits", "1 thread", name, calls, run))
     return cases
 
 
@@ -144,19 +156,33 @@ async def _hit(limiter: aio.RateLimiter, item: RateLimitItem, keys: Iterator[str
     return 1, await limiter.hit(item, next(keys))
 
 
-async def _hit_in_threads(
-    limiter: strategies.RateLimiter, calls: Calls, threads: int, seconds: float
-) -> Counts:
+async def _hit_in_pipeline(limiter: aio.RateLimiter, item: RateLimitItem, name: str) -> Counts:
+    """Send the script that the library calls for each key, all in one pipeline. The library itself
+    has no call for this."""
+    bridge: Any = cast("AsyncStorage", limiter.storage).bridge
+    pipeline = bridge.get_connection().pipeline(transaction=False)
+    is_fixed = name == PAIRS["fixed_window"]
+    script = bridge.lua_incr_expire if is_fixed else bridge.lua_acquire_moving_window
+    for customer in KEYS["granted"]:
+        key = bridge.prefixed_key(item.key_for(customer))
+        args: list[float] = [item.get_expiry(), 1]
+        if not is_fixed:
+            args = [time.time(), item.amount, *args]
+        await script([key], args, client=pipeline)
+    results = await pipeline.execute()
+    allowed = [result <= item.amount if is_fixed else bool(result) for result in results]
+    return len(allowed), sum(allowed)
+
+
+async def _hit_in_a_thread(limiter: strategies.RateLimiter, calls: Calls, seconds: float) -> Counts:
     item, keys = RateLimitItemPerSecond(LIMITS[calls]), cycle(KEYS[calls])
     ends = time.perf_counter() + seconds
 
-    def work(_: int) -> Counts:
+    def work() -> Counts:
         decisions = granted = 0
         while time.perf_counter() < ends:
             granted += limiter.hit(item, next(keys))
             decisions += 1
         return decisions, granted
 
-    with ThreadPoolExecutor(threads) as workers:
-        counts = await asyncio.to_thread(lambda: [*workers.map(work, range(threads))])
-    return sum(decisions for decisions, _ in counts), sum(granted for _, granted in counts)
+    return await asyncio.to_thread(work)

@@ -10,6 +10,7 @@ from typing import Any
 
 from loadtest.connection import Connection, prepare
 from loadtest.limits.cases import KEYS, LIST, LISTS, TASKS, Asking, Case, Counts, keep_asking
+from loadtest.report import count
 from tests.support.service import TOKEN, Service
 from waitroom import AsyncClient
 
@@ -37,7 +38,7 @@ async def of_replica(store: str) -> AsyncIterator[tuple[list[Case], Connection]]
         async with AsyncClient(url, token=TOKEN) as room:
             by_client = partial(_ask_by_client, room, cycle(KEYS["granted"]))
             ways: dict[str, tuple[Asking, int]] = {
-                f"its client, {TASKS} tasks": (by_client, TASKS),
+                **{f"its client, {count(n, 'task')}": (by_client, n) for n in TASKS},
                 f"lists of {LIST:,}": (_by_lists(connections, LIST), LISTS),
                 f"lists of {SMALL_LIST}": (_by_lists(connections, SMALL_LIST), SMALL_LISTS),
                 f"{CONNECTIONS} connections": (_by_lists(connections, 1), CONNECTIONS),

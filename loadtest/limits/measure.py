@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -20,8 +19,6 @@ from loadtest.rounds import rounds
 from sidecar.limits.model import Call
 from sidecar.limits.store import LimitStore
 
-#: How many tasks and threads the library is tried with.
-TASKS, THREADS = (1, 8, 32, 128, 256), (1, 2, 4, 8, 16)
 #: The pause before a single decision, after which everything is idle.
 REST_S = 0.002
 
@@ -86,13 +83,11 @@ async def measure(amount: Amount) -> Figures:
         server = await stack.enter_async_context(redis_server())
         await server.redis.config_set("slowlog-log-slower-than", -1)
         uri = f"unix://{server.redis.connection_pool.connection_kwargs['path']}"
-        tasks, threads = await _best(uri, amount)
-        print(f"limits is served best by {tasks} tasks and {threads} threads", flush=True)
         over_http, connection = await stack.enter_async_context(of_replica(uri))
         for calls in cases.KEYS:
             figures.cases += cases.of_store(server.redis, calls)
             figures.cases += over_http if calls == "granted" else []
-            figures.cases += cases.of_library(uri, calls, tasks=tasks, threads=threads)
+            figures.cases += cases.of_library(uri, calls)
         ways = _singles(server, uri)
         ways["Waitroom, HTTP"] = lambda: single(connection)
         for number, ordered in rounds(amount.rounds, figures.cases, figures.loads):
@@ -139,23 +134,6 @@ def _problems(case: Case, run: Run) -> list[str]:
         is_right = run.granted <= cases.LIMITS["refused"] * (run.seconds + 2)
     what = f"{case.name}: {run.granted:,} of {run.decisions:,} were let through"
     return [] if is_right else [f"{what} ({case.calls})"]
-
-
-async def _best(uri: str, amount: Amount) -> tuple[int, int]:
-    """Return the number of tasks and of threads with which the library decides most."""
-
-    async def ask(tasks: int, threads: int) -> list[int]:
-        found = cases.of_library(uri, "granted", tasks=tasks, threads=threads)
-        of = [case for case in found if case.algorithm == "moving window"]
-        return [(await case.run(amount.seconds / 4))[0] for case in of]
-
-    by_tasks, by_threads = Counter[int](), Counter[int]()
-    for _ in range(2):
-        for tasks, threads in zip(TASKS, THREADS, strict=True):
-            of_tasks, of_threads = await ask(tasks, threads)
-            by_tasks[tasks] += of_tasks
-            by_threads[threads] += of_threads
-    return by_tasks.most_common(1)[0][0], by_threads.most_common(1)[0][0]
 
 
 def _singles(server: Server, uri: str) -> dict[str, Callable[[], Awaitable[object]]]:
