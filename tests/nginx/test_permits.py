@@ -396,11 +396,12 @@ def test_the_end_of_a_call_frees_its_slot(site):
 
 
 def test_a_caller_who_goes_away(site):
-    """Is done; by an answer that the target's settings call a failure, the job has failed."""
+    """Has no answer: nginx reports a 4xx, so the job has failed, and its slot is free."""
     first, second = submit(site, "videos"), submit(site, "videos")
     with calling(site, permit_of(site, first)):
         pass
-    assert end_of(site, first) == "completed"
+    assert end_of(site, first) == "failed"
+    assert 400 <= look(site, first)["status"] < 500
     # And a call that the application did not answer.
     assert call(site, "/down/", permit_of(site, second)) == (502, None)
     assert end_of(site, second) == "failed"
