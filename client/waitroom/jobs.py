@@ -24,11 +24,13 @@ from waitroom.model import CancelledJob, Job, JobPage
 from waitroom.wire import OpenResponse, Request, Response, build_path
 
 ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
-#: The longest wait of a long poll, in seconds: for a single job, and for the first of several.
+#: The longest wait of a long poll, in seconds, and of one of several for more than MAX_AWAITED.
 POLL_S = 20
 POLL_SEVERAL_S = 2
 #: The least time between two polls, in seconds, because a replica that shuts down responds at once.
 MIN_POLL_S = 0.5
+#: The maximum number of jobs that one long poll waits for.
+MAX_AWAITED = 1000
 #: The maximum number of jobs on one page of a list.
 MAX_PAGE_SIZE = 1000
 
@@ -132,15 +134,20 @@ class AsyncJobs:
             query["after"] = page["next"]
 
     async def results(self, ids: Iterable[str]) -> AsyncGenerator[Job, None]:
-        """Yield each job once it has ended or was called. Poll at least every two seconds."""
-        pending = dict.fromkeys(ids)
+        """Yield each job once it has ended or was called. One request waits for up to 1,000."""
+        pending = list(dict.fromkeys(ids))
         while pending:
-            finished = [job for id_ in pending if _is_ended_or_called(job := await self.get(id_))]
+            asked, others = pending[:MAX_AWAITED], pending[MAX_AWAITED:]
+            sent_at, poll_s = time.monotonic(), POLL_SEVERAL_S if others else POLL_S
+            path, query = build_path("jobs", "bulk", "results"), {"wait": str(poll_s)}
+            request = Request("POST", path, query, body={"ids": asked}, wait_s=poll_s)
+            finished = (await self._core.call(request))["jobs"]
             for job in finished:
-                del pending[job["id"]]
                 yield job
+            ended = {job["id"] for job in finished}
+            pending = [*others, *(id_ for id_ in asked if id_ not in ended)]
             if not finished:
-                await self._wait(next(iter(pending)), POLL_SEVERAL_S)
+                await self._core.pause(max(0, sent_at + MIN_POLL_S - time.monotonic()))
 
     async def body(self, id: str) -> AsyncGenerator[bytes, None]:  # noqa: A002
         """Yield the body of the job's result in chunks, whatever its size."""

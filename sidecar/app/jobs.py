@@ -14,6 +14,7 @@ from aiohttp import web
 
 from sidecar.http import health as ops
 from sidecar.http.metrics import METRICS, Metrics
+from sidecar.jobs.changes import JobChanges
 from sidecar.jobs.estimate import estimate_wait_s
 from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.permits import Permits
@@ -78,7 +79,7 @@ async def open_job_services(
     url = settings.jobs_database
     store = JobStore(open_database(url, setting="jobs", lock_timeout_s=LOCK_TIMEOUT_S))
     targets = TargetRegistry(settings.targets, store, make_target, wake_ups.announce)
-    jobs = Jobs(targets, store, metrics)
+    jobs = Jobs(targets, store, metrics, JobChanges(redis, timeout_s=timeout_s))
     lease = partial(LeaderLease, redis, owner=secrets.token_urlsafe(9), timeout_s=timeout_s)
     reconciler = Reconciler(jobs, wake_ups, lease)
 

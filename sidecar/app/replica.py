@@ -27,6 +27,7 @@ from sidecar.http.auth.operators import Operators
 from sidecar.http.fast_path import FastRunner
 from sidecar.http.metrics import Metrics
 from sidecar.jobs.metrics import JobMetrics
+from sidecar.jobs.redis_keys import CHANGES_CHANNEL
 from sidecar.jobs.service import Jobs
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import InputError
@@ -180,6 +181,7 @@ async def run_replica(settings: Settings, stopping: list[bool]) -> AsyncIterator
         subscriber = make_subscriber(redis, leases)
         jobs = await _open_jobs(settings, redis, metrics, subscriber, stack)
         if jobs is not None:
+            subscriber.listen(CHANGES_CHANNEL, jobs.jobs.changes.wake)
             _distinguish_targets(rooms, jobs.jobs)
             _start_target_detector(jobs.jobs, webhooks, redis, stack, timeout_s=timeout_s)
         if subscriber.has_channels:

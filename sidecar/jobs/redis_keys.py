@@ -4,6 +4,10 @@
 #: called, "abort NAME" if a worker has to abort a call, or "settings NAME" if settings changed.
 JOBS_CHANNEL = "waitroom:jobs"
 
+#: The pub/sub channel of jobs that have ended or were called (jobs/changes.py). A message is their
+#: ids, with a space between.
+CHANGES_CHANNEL = "waitroom:jobs:changes"
+
 #: A target's keys, in the order of KEYS in each of its scripts (see jobs/lua/parts/head.lua).
 TARGET_KEYS = (
     "state",     # hash    numbers (jobs/lua/parts/state.lua); born: when it was found missing, µs

@@ -83,6 +83,8 @@ MAX_DELAY_S = 31_622_400
 
 #: The most jobs that one bulk request changes.
 MAX_BULK_JOBS = 100
+#: The most jobs that one request waits for.
+MAX_AWAITED_JOBS = 1000
 NOT_ENDED = frozenset(State) - ENDED
 #: The states of the jobs that are retried by default.
 RETRIED_BY_DEFAULT = frozenset({State.FAILED, State.EXPIRED})
@@ -299,6 +301,21 @@ class JobDocument(Reply):
     digits."""
     result: JobResult | None = None
     """The target's response."""
+
+
+class ResultsParameters(Parameters):
+    wait: Annotated[int, Field(ge=0, le=MAX_WAIT_S)] = 0
+    """How long to keep the request open until a job of them has ended or is called, in seconds."""
+
+
+class AwaitedJobs(Body):
+    ids: Annotated[list[Id], Field(min_length=1, max_length=MAX_AWAITED_JOBS)]
+    """The ids of the jobs, 1000 at most."""
+
+
+class JobResults(Reply):
+    jobs: list[JobDocument]
+    """Those of the jobs that have ended or are called, 50 at most, in the order of `ids`."""
 
 
 class JobList(PageReply):

@@ -12,10 +12,13 @@ from aiohttp import web
 
 from sidecar.http.metrics import Metrics
 from sidecar.jobs.call_result import describe_status
+from sidecar.jobs.changes import JobChanges
 from sidecar.jobs.estimate import estimate_wait_s
 from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.model import (
+    ENDED,
     WAITING_STATES,
+    Ending,
     GrantNeededError,
     IdempotencyKeyUsedError,
     Job,
@@ -65,9 +68,16 @@ class Jobs:
     if Redis is unavailable, and UnknownNameError for a job of another owner. `owner` is None for
     operators, who see all jobs."""
 
-    def __init__(self, targets: TargetRegistry, store: "JobStore", metrics: Metrics) -> None:
+    def __init__(
+        self,
+        targets: TargetRegistry,
+        store: "JobStore",
+        metrics: Metrics,
+        changes: JobChanges | None = None,
+    ) -> None:
         self.targets = targets
         self.store = store
+        self.changes = changes or JobChanges()
         self.metrics = metrics.of(JobMetrics)
         self._counts: dict[tuple[str, str], int] = {}
         self._counted_at = float("-inf")
@@ -211,6 +221,7 @@ class Jobs:
             expires_ms = now_ms + (to_ms(target.settings.result_ttl) if target else 0)
             if await self.store.jobs.cancel(id_, at_ms=now_ms, expires_ms=expires_ms):
                 job.state = State.CANCELLED
+                self.changes.announce(id_)
                 if target is not None:
                     self._count_job(target, "cancelled")
             else:
@@ -227,7 +238,7 @@ class Jobs:
             )
         if not await target.store.abort(id_):
             # No worker has the job any more, so no worker would end it.
-            if await self.store.attempts.finish(target.make_abort_ending(id_, job.fence)):
+            if await self.finish(target.make_abort_ending(id_, job.fence)):
                 self._count_job(target, "cancelled")
                 await target.store.remove(id_)
                 return State.CANCELLED
@@ -255,6 +266,14 @@ class Jobs:
         await self._enqueue(target, job)
         return await self.find(id_, owner)
 
+    async def finish(self, ending: Ending) -> bool:
+        """Write an attempt's ending, and announce the job if it has ended. Return False if another
+        attempt has the job. Idempotent."""
+        is_written = await self.store.attempts.finish(ending)
+        if is_written and ending.state in ENDED:
+            self.changes.announce(ending.id)
+        return is_written
+
     # Online jobs ------------------------------------------------------------------------------
 
     async def record_called(self, target: Target, claims: Sequence[Claim]) -> None:
@@ -267,6 +286,8 @@ class Jobs:
                     await target.store.drop(
                         [(claim.id, claim.fence)], target.settings, wake_others=True
                     )
+                    continue
+            self.changes.announce(claim.id)
 
     async def record_used(self, target: Target, id_: str, fence: int) -> None:
         """Write to SQL that a permit was used, so the call has begun."""
@@ -296,7 +317,7 @@ class Jobs:
         state = State.FAILED if has_failed else State.COMPLETED
         error = describe_status(status, is_online=True) if status and has_failed else ""
         ending = target.make_ending(id_, fence, state, error, status)
-        if await self.store.attempts.finish(ending):
+        if await self.finish(ending):
             self._count_job(target, state)
             self.metrics.count_response(target.name, status)
         return is_ended

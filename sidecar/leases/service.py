@@ -12,12 +12,12 @@ from aiohttp import web
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import InputError
 from sidecar.kit.names import Named
+from sidecar.kit.waiters import Waiters
 from sidecar.leases.holder_names import make_stored_name
 from sidecar.leases.metrics import LeaseMetrics
 from sidecar.leases.model import HolderState, LeaseOutcome
 from sidecar.leases.settings import LeaseSettings
 from sidecar.leases.store import LeaseStore
-from sidecar.leases.waiters import Waiters
 
 #: The outcomes of a release, the most important first. A release for several owners reports the
 #: most important of its outcomes.
@@ -38,6 +38,7 @@ class TemplateLeases:
     store: LeaseStore
     clock: StoreClock
     metrics: LeaseMetrics
+    #: Wakes the requests of waiting holders, by "RESOURCE HOLDER", with the holder's name in Redis.
     waiters: Waiters = field(default_factory=Waiters)
 
     async def take(
@@ -58,7 +59,7 @@ class TemplateLeases:
         self, resource: str, holder: str, event: asyncio.Event, *, owner: str = ""
     ) -> AbstractContextManager[None]:
         """Set `event` when a waiting holder is called, while the returned context is open."""
-        return self.waiters.listen(resource, make_stored_name(holder, owner), event)
+        return self.waiters.listen(f"{resource} {make_stored_name(holder, owner)}", event)
 
     async def renew(
         self, resource: str, holder: str, fence: int, *, owner: str = ""

@@ -37,6 +37,7 @@ from sidecar.jobs.schemas import (
     UNKNOWN_JOB,
     UNKNOWN_TARGET,
     WRONG_STATE,
+    AwaitedJobs,
     CancelledJob,
     ChangedJobs,
     FindJob,
@@ -44,8 +45,10 @@ from sidecar.jobs.schemas import (
     JobList,
     JobPath,
     JobResult,
+    JobResults,
     JobsPage,
     RefusedJob,
+    ResultsParameters,
     SelectedJobs,
     SkippedJob,
     SubmitHeaders,
@@ -72,6 +75,8 @@ _JOB = "/v1/jobs/{id}"
 _CALL_FIELDS = {"method", "path", "query", "headers", "body", "body_base64"}
 #: How long one bulk request may take, in seconds. The client continues with another request.
 BULK_TIME_LIMIT_S = 4.0
+#: The most jobs in one response with results.
+MAX_RESULTS = 50
 #: The Retry-After header if the queue is full, in seconds.
 FULL_RETRY_S = 60
 _PROBLEMS: dict[type[Exception], Kind] = {
@@ -203,6 +208,36 @@ async def _change_jobs(
     return ChangedJobs(changed=changed, skipped=skipped, next=format_after(next_position))
 
 
+@ENDPOINTS.post(
+    "/v1/jobs/bulk/results",
+    _READS,
+    replies={200: "Those of the jobs that have ended or are called, with their results."},
+    problems=(UNKNOWN_JOB,),
+)
+async def wait_for_jobs(
+    request: web.Request, params: ResultsParameters, body: AwaitedJobs
+) -> JobResults:
+    """Get those of many jobs that have ended or are called, and their results.
+
+    With `wait`, the response comes as soon as there is one. Send the remaining ids again.
+    """
+    jobs, owner, ids = request.app[JOBS], _get_visible_owner(request), list(dict.fromkeys(body.ids))
+    rows = await jobs.store.jobs.find_many(ids)
+    for id_ in ids:
+        if id_ not in rows or owner not in {None, rows[id_].owner}:
+            raise UnknownNameError("job", id_)
+    found = [rows[id_] for id_ in ids if rows[id_].state in AWAITED_STATES]
+    if params.wait and not found:
+        found = await request.app[JOB_POLLS].wait_for_any(request, ids, params.wait)
+    views = await jobs.view(found[:MAX_RESULTS])
+    documents = [_make_document(view, await _read_small_body(jobs, view.job)) for view in views]
+    if not is_gone(request):
+        for view in views:
+            if view.job.has_response and view.job.result_size <= MAX_INLINE_BYTES:
+                await _mark_read(request, view.job)
+    return JobResults(jobs=documents)
+
+
 # One job ------------------------------------------------------------------------------------------
 
 
@@ -272,9 +307,7 @@ async def look_at_job(request: web.Request, params: FindJob) -> web.Response:
     [view] = await jobs.view([await jobs.find(params.id, _get_visible_owner(request))])
     if params.wait and view.state not in AWAITED_STATES:
         view = await request.app[JOB_POLLS].wait(request, view, params.wait)
-    body = None
-    if view.job.has_response and view.job.result_size <= MAX_INLINE_BYTES:
-        body = b"".join([part async for part in jobs.store.jobs.read_body(params.id)])
+    body = await _read_small_body(jobs, view.job)
     response = _make_document(view, body).response()
     if body is not None and not is_gone(request):
         await _mark_read(request, view.job)
@@ -389,6 +422,13 @@ async def _mark_read(request: web.Request, job: Job) -> None:
     """Record that a job's owner has read the result. Reads by operators do not count."""
     if owner_of(request).name == job.owner:
         await request.app[JOBS].mark_read(job)
+
+
+async def _read_small_body(jobs: Jobs, job: Job) -> bytes | None:
+    """Return the body of a job's result, or None if there is none or it is too large for JSON."""
+    if not job.has_response or job.result_size > MAX_INLINE_BYTES:
+        return None
+    return b"".join([part async for part in jobs.store.jobs.read_body(job.id)])
 
 
 def _get_visible_owner(request: web.Request) -> str | None:

@@ -1,16 +1,27 @@
-"""Holds requests (long polls) until their job has ended or is called, with one query for all."""
+"""Keeps requests open (long polls) until their jobs have ended or are called. An announced change
+wakes a request, which then reads its job; several requests share a query."""
 
 import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
 
 from aiohttp import web
 
-from sidecar.http.long_poll import LongPolls
-from sidecar.jobs.model import ENDED, State
+from sidecar.http.long_poll import LongPolls, is_gone
+from sidecar.jobs.model import ENDED, Job, State
 from sidecar.jobs.service import Jobs, JobView
+from sidecar.kit.batch import CallBatcher
 from sidecar.kit.tasks import wait_for
 
-#: How often the awaited jobs are read, in seconds.
+#: How often an awaited job is read although no change was announced, in seconds.
 POLL_S = 0.25
+#: How many jobs are read so often. The more are awaited, the longer is the pause.
+JOBS_PER_POLL = 400
+#: How often the jobs of a request for several are read without an announcement, in seconds.
+POLL_SEVERAL_S = 2.0
+#: The most jobs in one query.
+BATCH_LIMIT = 200
 #: The states that end a long poll.
 AWAITED_STATES = ENDED | {State.CALLED}
 
@@ -19,43 +30,58 @@ class JobPolls(LongPolls):
     """The long polls for jobs that this replica holds open."""
 
     def __init__(self, jobs: Jobs) -> None:
-        super().__init__(self._poll_forever)
+        super().__init__()
         self._service = jobs
-        self._jobs: dict[asyncio.Event, JobView] = {}
-        self._failures: dict[asyncio.Event, Exception] = {}
+        self._views = CallBatcher(self._find_views, limit=BATCH_LIMIT)
 
     async def wait(self, request: web.Request, view: JobView, wait_s: float) -> JobView:
         """Wait up to `wait_s` until a job has ended or is called. Return the job's latest view."""
-        with self.opened(request) as ended:
-            self._jobs[ended] = view
-            try:
-                await wait_for(ended, wait_s)
-            finally:
-                view, failure = self._jobs.pop(ended), self._failures.pop(ended, None)
-        if failure is not None:
-            raise failure
+        id_, ends_s = view.job.id, time.monotonic() + wait_s
+        with self.opened(request) as woken, self._service.changes.waiters.listen(id_, woken):
+            # The first look is now: the job may have ended before this request listened.
+            while not (self.is_closed or is_gone(request)):
+                woken.clear()
+                latest = await self._views.submit(id_)
+                view = latest or view
+                if latest is None or view.state in AWAITED_STATES:
+                    break
+                pause_s = POLL_S * max(1, len(self._service.changes.waiters) / JOBS_PER_POLL)
+                if not await self._pause(woken, ends_s, pause_s):
+                    break
         return view
 
-    async def _poll_forever(self) -> None:
-        while True:
-            await asyncio.sleep(POLL_S)
-            waiting = {
-                ended: view.job.id for ended, view in self._jobs.items() if not ended.is_set()
-            }
-            try:
-                rows = await self._service.store.jobs.find_many(set(waiting.values()))
-                views = {view.job.id: view for view in await self._service.view([*rows.values()])}
-            except Exception as error:  # noqa: BLE001 - each waiting client gets it
-                for ended in waiting.keys() & self._jobs.keys():
-                    self._failures[ended] = error
-                    ended.set()
-                continue
-            for ended, id_ in waiting.items():
-                if ended not in self._jobs:
-                    continue
-                view = self._jobs[ended] = views.get(id_, self._jobs[ended])
-                if id_ not in views or view.state in AWAITED_STATES:
-                    ended.set()
+    async def wait_for_any(
+        self, request: web.Request, ids: Sequence[str], wait_s: float
+    ) -> list[Job]:
+        """Wait up to `wait_s` until any of the jobs has ended or is called. Return those that have
+        or are, in the order of `ids`."""
+        ends_s, jobs = time.monotonic() + wait_s, list[Job]()
+        with self.opened(request) as woken, ExitStack() as stack:
+            for id_ in ids:
+                stack.enter_context(self._service.changes.waiters.listen(id_, woken))
+            while not (self.is_closed or is_gone(request)):
+                woken.clear()
+                rows = await self._service.store.jobs.find_many(ids)
+                jobs = [rows[i] for i in ids if i in rows and rows[i].state in AWAITED_STATES]
+                if jobs or len(rows) < len(ids):
+                    break
+                if not await self._pause(woken, ends_s, POLL_SEVERAL_S):
+                    break
+        return jobs
+
+    @staticmethod
+    async def _pause(woken: asyncio.Event, ends_s: float, pause_s: float) -> bool:
+        """Wait for an event, for `pause_s` and until `ends_s` at most. Return False if `ends_s` is
+        over."""
+        left_s = ends_s - time.monotonic()
+        if left_s > 0:
+            await wait_for(woken, min(left_s, pause_s))
+        return left_s > 0
+
+    async def _find_views(self, ids: Sequence[str]) -> list[JobView | None]:
+        rows = await self._service.store.jobs.find_many(set(ids))
+        views = {view.job.id: view for view in await self._service.view([*rows.values()])}
+        return [views.get(id_) for id_ in ids]
 
 
 JOB_POLLS = web.AppKey("job polls", JobPolls)

@@ -138,7 +138,7 @@ class Reconciler:
         if reason == "unused":
             state, error = State.EXPIRED, UNUSED_PERMIT
         expires_ms = at_ms + to_ms(target.settings.result_ttl)
-        await self._attempts.finish(Ending(id_, job.fence, state, at_ms, expires_ms, error))
+        await self._jobs.finish(Ending(id_, job.fence, state, at_ms, expires_ms, error))
         self._jobs.metrics.jobs.labels(target.name, state).inc()
 
     # All targets ------------------------------------------------------------------------------
@@ -190,6 +190,7 @@ class Reconciler:
                     with contextlib.suppress(StoreError):  # else `_reconcile` removes the job
                         await target.store.remove(id_)
                     self._jobs.metrics.jobs.labels(name, State.EXPIRED).inc()
+            self._jobs.changes.announce(*(id_ for id_, _ in batch))
             expired += len(batch)
             if len(batch) < BATCH_SIZE:
                 break

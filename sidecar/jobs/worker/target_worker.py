@@ -305,7 +305,7 @@ class TargetWorker:
         failures = 0
         while True:
             try:
-                is_written = await self._jobs.store.attempts.finish(ending)
+                is_written = await self._jobs.finish(ending)
             except DatabaseError as error:
                 failures += 1
                 delay_s = WRITE_BACKOFF.delay_s(failures)

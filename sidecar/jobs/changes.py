@@ -1,0 +1,46 @@
+"""Tells all replicas which jobs have ended or were called, so that they wake the requests that wait
+for these jobs. As messages may be lost, the jobs are also polled."""
+
+import contextlib
+from collections.abc import Sequence
+
+from sidecar.jobs.redis_keys import CHANGES_CHANNEL
+from sidecar.kit.batch import CallBatcher
+from sidecar.kit.errors import StoreError
+from sidecar.kit.waiters import Waiters
+from sidecar.storage.redis.connect import Store
+from sidecar.storage.redis.pub_sub import publish
+
+#: The most jobs in one message.
+BATCH_LIMIT = 100
+
+
+class JobChanges:
+    """The jobs that have ended or were called. Without Redis, only this process is told."""
+
+    def __init__(self, redis: Store | None = None, *, timeout_s: float = 1.0) -> None:
+        self._redis = redis
+        self._timeout_s = timeout_s
+        self._messages = CallBatcher(self._publish, limit=BATCH_LIMIT)
+        #: Wakes the requests that wait for a job, by its id.
+        self.waiters = Waiters()
+
+    def announce(self, *ids: str) -> None:
+        """Tell this process now, and the replicas in the background."""
+        for id_ in ids:
+            self.waiters.wake(id_)
+            if self._redis is not None:
+                self._messages.submit(id_)
+
+    def wake(self, message: str) -> None:
+        """Wake those who wait for the jobs of a message of CHANGES_CHANNEL. "" wakes all."""
+        for id_ in message.split(" "):
+            self.waiters.wake(id_)
+
+    async def _publish(self, ids: Sequence[str]) -> Sequence[None]:
+        if self._redis is not None:
+            with contextlib.suppress(StoreError):
+                await publish(
+                    self._redis, CHANGES_CHANNEL, " ".join(ids), timeout_s=self._timeout_s
+                )
+        return [None] * len(ids)
