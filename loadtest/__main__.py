@@ -23,6 +23,7 @@ MODULES = {
     "jobs": "loadtest.jobs.report",
     "limits": "loadtest.limits.report",
     "opening": "loadtest.opening",
+    "waits": "loadtest.waits",
 }
 
 
