@@ -14,7 +14,7 @@ from sidecar.http.auth.owner import FIND_OWNER
 from sidecar.http.metrics import METRICS
 from sidecar.http.problems import problems
 from sidecar.jobs.endpoints import long_poll as job_polls
-from sidecar.jobs.model import CHUNK_BYTES, Ending, State
+from sidecar.jobs.model import CHUNK_BYTES, Ending, NewJob, State
 from sidecar.jobs.service import JOBS, JobView
 from sidecar.kit.errors import DatabaseError, StoreError
 from tests.jobs.bench import until
@@ -122,6 +122,36 @@ async def test_an_operator_who_reads_a_result_reads_it_for_nobody(here, client, 
     after = await here.row(id_)
     assert after.read_ms is not None
     assert after.expires_ms < kept.expires_ms
+
+
+async def test_the_results_of_many_jobs(here, client):
+    """Those that have ended, in the order of the ids; with `wait` as soon as there is one. Only its
+    owner and operators learn of a job, and the reading of the owner counts."""
+    done = await completed(here, part=b"ok", delete_after_read=True, result_ttl="1h")
+    target = await here.target()
+    waiting = await here.submit(target)
+    other, _ = await here.jobs.submit("another", NewJob(target.name))
+
+    async def ask(*ids, query="", headers=SERVICE):
+        path = f"/v1/jobs/bulk/results{query}"
+        answer = await client.post(path, json={"ids": ids}, headers=headers)
+        return answer.status, await answer.json()
+
+    assert await ask(waiting) == (200, {"jobs": []})
+    _, document = await ask(waiting, done, done, headers=OPERATOR)
+    assert [(job["id"], job["result"]["body"]) for job in document["jobs"]] == [(done, "ok")]
+    assert (await here.row(done)).read_ms is None
+    await ask(waiting, done)
+    assert (await here.row(done)).read_ms is not None
+    assert [(await ask(waiting, id_))[0] for id_ in ("x" * 22, other.id)] == [404, 404]
+    assert (await ask(other.id, headers=OPERATOR))[0] == 200
+    assert (await ask())[0] == (await ask(waiting, query="?wait=61"))[0] == 422
+    held = asyncio.create_task(ask(waiting, query="?wait=60"))
+    await until(lambda: len(client.app[job_polls.JOB_POLLS]) == 1)
+    await here.jobs.cancel(waiting, None)
+    async with asyncio.timeout(20):
+        _, document = await held
+    assert [(job["id"], job["state"]) for job in document["jobs"]] == [(waiting, "cancelled")]
 
 
 async def test_a_client_that_waits_goes_on_waiting_after_a_look_that_failed(here, monkeypatch):

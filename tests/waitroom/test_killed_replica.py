@@ -1,10 +1,12 @@
-"""A replica is killed with a thousand waiting holders on it."""
+"""Waiting holders with open requests lose no turn: a replica is killed, or Redis is emptied."""
 
 import asyncio
 
 import pytest
+from redis import Redis
 
 from tests.support.processes import wait_until
+from tests.support.redis_servers import RedisServer
 from tests.support.service import TOKEN, Api, Service
 from waitroom import AsyncClient
 
@@ -14,6 +16,7 @@ WAITERS = 1000
 RULES = """
 [leases]
 rare = {term = "1h", heartbeat_interval = "1h", heartbeat_timeout = "1h", claim_window = "5m"}
+brief = {term = "6s", renewable = true}
 """
 
 
@@ -33,19 +36,50 @@ async def test_no_turn_is_lost():
             async with client.lease("rare", "a", holder="first") as first:
                 tasks = [asyncio.create_task(edit(client, number)) for number in range(WAITERS)]
                 await asyncio.to_thread(
-                    wait_until, lambda: queue(api)[0] == WAITERS, "the queue", 300
+                    wait_until, lambda: queue(api, "rare")[0] == WAITERS, "the queue", 300
                 )
-                _, names = queue(api)
+                _, names = queue(api, "rare")
                 service.replicas[0].kill()
             await asyncio.gather(*tasks)
         assert [name for name, _ in held] == names
         fences = [first.fence, *(fence for _, fence in held)]
         assert fences == sorted(set(fences))
-        assert queue(api) == (0, [])
+        assert queue(api, "rare") == (0, [])
         api.close()
 
 
-def queue(api):
+async def test_an_emptied_redis_costs_no_place():
+    """The clients send the orders of their places, and the holder renews its lease by itself. So
+    everything is as before."""
+    with RedisServer() as server, Service(RULES, replicas=2, store=server.url) as service:
+        api, held = Api(service.urls[1]), []
+        client = AsyncClient(service.urls, token=TOKEN)
+
+        async def edit(number):
+            async with client.lease("brief", "a", holder=f"h{number}", wait=True) as lease:
+                held.append((f"h{number}", lease.fence))
+
+        def is_queue(count):
+            return queue(api, "brief") == (count, [f"h{number}" for number in range(count)])
+
+        async with client.lease("brief", "a", holder="first", renew=True) as first:
+            tasks = []
+            for number in range(5):
+                tasks.append(asyncio.create_task(edit(number)))
+                await asyncio.to_thread(wait_until, lambda n=number: is_queue(n + 1), "the next")
+            with Redis.from_url(server.url) as redis:
+                redis.flushall()
+            await asyncio.to_thread(wait_until, lambda: is_queue(5), "all in their order", 60)
+            fence = first.fence
+        await asyncio.gather(*tasks)
+        await client.aclose()
+        api.close()
+    assert [name for name, _ in held] == [f"h{number}" for number in range(5)]
+    fences = [fence, *(fence for _, fence in held)]
+    assert fences == sorted(set(fences))
+
+
+def queue(api, template):
     """Return how many holders wait, and their names in the order of the queue."""
-    _, document = api.call("GET", "/leases/rare/a/queue?limit=1000")
+    _, document = api.call("GET", f"/leases/{template}/a/queue?limit=1000")
     return document["waiting"], [place["holder"] for place in document["queue"]]
