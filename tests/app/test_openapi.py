@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import urllib.error
+import urllib.parse
 import urllib.request
 from pathlib import Path
 from typing import Any, cast
@@ -415,6 +416,53 @@ def test_odd_requests_of_operators_are_no_server_errors(replica, what):
     method, path, headers, body, status = ODD[what]
     headers = {"Authorization": f"Bearer {ADMIN_TOKEN}", **headers}
     assert ask(f"{replica.ops[0]}/admin/rooms{path}", method, headers, body) == status
+
+
+#: Numbers and times that Python has, and a database, a script or a datetime does not.
+OUT_OF_RANGE = (
+    2**63, 2**64, -(2**63) - 1, 10**400, 1e300, "99999999999999h", "9999-12-31T23:59:59-12:00",
+)  # fmt: skip
+NAMES = {"room": "spare", "webhook": "team", "template": "seat", "resource": "1", "key": "refund"}
+
+
+def find_members(operation: dict[str, Any], schemas: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return where an operation takes values ("query" or "body"), and their names."""
+    content = operation.get("requestBody", {}).get("content", {})
+    schema = content.get("application/json", {}).get("schema", {})
+    schema = schemas.get(schema.get("$ref", "").rpartition("/")[2], schema)
+    query = [each["name"] for each in operation.get("parameters", []) if each.get("in") == "query"]
+    return [("query", name) for name in query] + [
+        ("body", name) for name in schema.get("properties", {})
+    ]
+
+
+@pytest.mark.full
+def test_no_value_of_a_caller_is_an_outage(replica, described):
+    """Whatever is too large for a database, a script or a clock is refused, or understood: no
+    server error, least of all that the database does not answer."""
+    headers = {"Authorization": f"Bearer {ADMIN_TOKEN}", "Content-Type": "application/json"}
+    asked, outages = 0, []
+    for (method, path), operation in operations_of(described).items():
+        if not {f"--include-tag={tag}" for tag in operation["tags"]} & {*OPERATORS}:
+            continue
+        own = "images" if path.startswith("/v1/targets") else "pay"
+        names = {**NAMES, "name": own, "id": replica.jobs[-1], "visitor": "A" * 22}
+        url = replica.ops[0] + re.sub(
+            r"{(\w+)}", lambda found, of=names: of.get(found[1], "1"), path
+        )
+        for where, name in find_members(operation, described["components"]["schemas"]):
+            for value in OUT_OF_RANGE:
+                query = urllib.parse.urlencode({name: value}) if where == "query" else ""
+                members = {name: value} if where == "body" else {}
+                given = {"target": "images"} if operation["operationId"] == "submitJob" else {}
+                body = json.dumps({**given, **members}).encode() if method != "get" else b""
+                status = ask(f"{url}?{query}", method.upper(), headers, body)
+                asked += 1
+                if status >= 500:
+                    outages.append((method, path, name, str(value)[:40], status))
+    assert outages == []
+    # I expect the walk to have found them.
+    assert asked > 500
 
 
 @pytest.mark.parametrize("name", ["X-Forwarded-Uri", "X-Original-URI", "X-Original-Method"])
