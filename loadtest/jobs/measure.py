@@ -67,7 +67,8 @@ class Figures:
 
     amount: Amount
     systems: list[str] = field(default_factory=list)
-    #: The rates of all rounds, by what was measured ("submit 16", "execute", "both") and system.
+    #: The rates of all rounds, by what was measured ("submit 16", "submit list", "execute",
+    #: "both") and system. arq submits no lists.
     rates: dict[tuple[str, str], list[Rate]] = field(default_factory=dict)
     #: The single jobs by system, and by how their callers saw their ends: "watched", "reported".
     singles: dict[tuple[str, str], list[Single]] = field(default_factory=dict)
@@ -131,6 +132,12 @@ class _Measurement:
             rate = _rate(self._amount.jobs, last - first, cpu, self._read_cpu(system))
             self._figures.add(f"submit {callers}", system, rate)
         queued = self._amount.jobs * len(CALLERS)
+        if isinstance(system, Waitroom):
+            cpu = self._read_cpu(system)
+            first, last = await system.submit_list(self._amount.jobs)
+            rate = _rate(self._amount.jobs, last - first, cpu, self._read_cpu(system))
+            self._figures.add("submit list", system, rate)
+            queued += self._amount.jobs
         async with self.working(system):
             self._figures.add("execute", system, await self._execute(system, queued))
             await self.run_single_jobs(system, "watched")

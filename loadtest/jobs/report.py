@@ -20,7 +20,7 @@ from loadtest.jobs.measure import (
     Figures,
     measure,
 )
-from loadtest.jobs.systems import CONCURRENCY
+from loadtest.jobs.systems import CONCURRENCY, LIST_LENGTH
 from loadtest.report import Report, Target, bold, count, spread, table
 from loadtest.rounds import describe_loads
 
@@ -35,7 +35,8 @@ _HOW = (
 )
 _WHAT = (
     "*Submitted*: so many callers, each submitting again as soon as it is answered, while nothing "
-    "is called. *Executed*: from the queue that this left, by a worker that was just started: the "
+    "is called; *as lists*: by two callers, each list one request. "
+    "*Executed*: from the queue that this left, by a worker that was just started: the "
     "calls that the target saw, from the first tenth to the last. *Both at once*: "
     "{most} callers submit while the worker works, until the last job was called. CPU is ms a job: "
     "*caller* (a client that writes prepared requests and reads next to nothing; arq's own), "
@@ -69,6 +70,7 @@ _IDLE = (
 )
 _TITLES = {
     **{f"submit {callers}": f"submitted, {callers} callers" for callers in CALLERS},
+    "submit list": f"submitted as lists of {LIST_LENGTH}",
     "execute": "executed",
     "both": "both at once",
 }
@@ -141,7 +143,7 @@ def section(figures: Figures) -> str:
     """Return the section of jobs in the report of `make bench`."""
     head = ["jobs a second", *figures.systems]
     rows = [
-        [title, *(f"{_median_rate(figures, what, system):,.0f}" for system in figures.systems)]
+        [title, *(_median_rate(figures, what, system) for system in figures.systems)]
         for what, title in _TITLES.items()
     ]
     note = (
@@ -151,14 +153,17 @@ def section(figures: Figures) -> str:
     return "\n\n".join(["## Jobs", table(head, rows), note])
 
 
-def _median_rate(figures: Figures, what: str, system: str) -> float:
-    return median(rate.per_second for rate in figures.rates[what, system])
+def _median_rate(figures: Figures, what: str, system: str) -> str:
+    rates = figures.rates.get((what, system))
+    return f"{median(rate.per_second for rate in rates):,.0f}" if rates else ""
 
 
 def _rate_table(figures: Figures) -> str:
     rows = []
     for what, title in _TITLES.items():
         for system in figures.systems:
+            if (what, system) not in figures.rates:
+                continue
             rates = figures.rates[what, system]
             per_second = [rate.per_second for rate in rates]
             # While a worker executes a queue, the caller only watches.

@@ -30,6 +30,7 @@ def figures() -> Figures:
                 Rate(fast * speed, {"worker": 500, "caller": 2000}) for speed in (90, 100, 400)
             ]
             made.rates[what, system] = rates
+    made.rates["submit list", OURS] = [Rate(5000, {"replica": 100})] * 3
     for system in made.systems:
         made.singles[system, "watched"] = [Single(4, 9), Single(5, 11), Single(6, 50)]
         made.singles[system, "reported"] = [Single(5, 250)]
@@ -45,6 +46,8 @@ def test_the_report_has_medians_and_says_what_was_wrong(tmp_path):
     assert "a CPU, 2 cores" in text
     assert "**arq: 9 of 10 jobs were done.**" in text
     assert f"| submitted, 16 callers | {OURS} | 100 | ±155% | 2.00 |  | 0.50 |  |  |" in text
+    assert f"| submitted as lists of 100 | {OURS} | 5,000 | ±0% |" in text
+    assert "submitted as lists of 100 | arq" not in text
     # Whoever watches a queue being worked off is no caller.
     assert f"| executed | {OURS} | 100 | ±155% |  |  | 0.50 |  |  |" in text
     assert f"| {OURS} | 5 | 11 | 250 |" in text
@@ -52,6 +55,7 @@ def test_the_report_has_medians_and_says_what_was_wrong(tmp_path):
     document = json.loads((tmp_path / "data/jobs.json").read_text())
     assert document["machine"]["cpu"] == "a CPU"
     assert "| executed | 200 | 100 |" in report.section(made)
+    assert "| submitted as lists of 100 |  | 5,000 |" in report.section(made)
 
 
 def test_cpu_time_is_that_of_all_threads():
@@ -91,8 +95,9 @@ async def test_a_few_jobs_for_real():
             target.counter() as counter,
             Waitroom(redis.url, database, url=target.url, bell=bell.url) as system,
         ):
-            first, last = await system.submit(12, 4)
-            assert first < last
+            for submitting in (system.submit(7, 4), system.submit_list(5)):
+                first, last = await submitting
+                assert first < last
             await counter.start()
             assert await counter.count_calls() == 0
             system.start_worker()
