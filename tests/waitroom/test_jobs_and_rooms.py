@@ -1,7 +1,9 @@
 """Jobs and rooms by the client, against a real replica; and that its types are the replica's."""
 
 import asyncio
+import inspect
 import json
+import pydoc
 import typing
 from datetime import UTC, datetime, timedelta
 
@@ -12,7 +14,9 @@ from tests.support.processes import free_port, wait_until
 from tests.waitroom.relay import Faulty
 from waitroom import (
     AsyncClient,
+    AsyncJobs,
     Client,
+    Jobs,
     LeaseLost,
     Queued,
     Refused,
@@ -144,6 +148,28 @@ async def test_a_permit_is_held_and_given_back(client, aclient):
     assert (await waiting).startswith("files~")
     states = {job["state"] for job in client.jobs.iterate(target="files")}
     assert states == {"completed", "cancelled"}
+
+
+def test_help_names_the_fields_of_a_job():
+    """The signature of submit and permit, of both clients, has each field of JobRequest."""
+    for method in (Jobs.submit, Jobs.permit, AsyncJobs.submit, AsyncJobs.permit):
+        assert JobRequest.__annotations__.keys() <= inspect.signature(method).parameters.keys()
+        assert "idempotency_key" in pydoc.render_doc(method)
+
+
+def test_jobs_are_found_by_state_status_and_time(client):
+    """By a time with a zone, or how long ago."""
+    before = datetime.now(UTC) - timedelta(seconds=1)
+    done = client.jobs.wait(client.jobs.submit("images", path="status/404")["id"], wait=30)
+
+    def found(**filters):
+        return done["id"] in {job["id"] for job in client.jobs.iterate(target="images", **filters)}
+
+    assert found(state=done["state"], status=404, from_=before, to="0s")
+    assert found(status="4xx", from_="1h")
+    assert not found(status=200)
+    assert not found(from_=datetime.now(UTC) + timedelta(seconds=1))
+    assert not found(to=before)
 
 
 def test_a_permit_lost_meanwhile_is_told(client):
