@@ -255,12 +255,15 @@ def _reject_number(text: str) -> NoReturn:
     raise InputError([f"the body has the number {text[:_MAX_SHOWN]}, which JSON cannot hold"])
 
 
+_JSON = json.JSONDecoder(parse_float=_read_float, parse_constant=_reject_number)
+
+
 async def read_json(request: web.Request) -> Any:
     """Parse the request's body. Raises ProblemError if the body is not JSON, and InputError if it
     has NaN or a number that is too large, which Python could not write as JSON again."""
     try:
         text = await request.text()
-        return json.loads(text, parse_float=_read_float, parse_constant=_reject_number)
+        return _JSON.decode(text)
     except (json.JSONDecodeError, UnicodeDecodeError, LookupError) as error:
         detail = f"It is not JSON: {error}."
     except RecursionError:
