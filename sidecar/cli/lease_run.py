@@ -1,6 +1,5 @@
 """Runs a command while holding a lease, for `waitroom leases run`."""
 
-import math
 import os
 import shutil
 import signal
@@ -94,9 +93,8 @@ def run_with_lease(  # noqa: PLR0913 - the options of the command
         return _report_unstartable(command[0])
     child, status, is_lost = _Child(command), 0, False
     try:
-        with client.lease(
-            template, resource, holder=holder, wait=math.inf if wait is None else wait, renew=True
-        ) as lease:
+        waits = True if wait is None else wait
+        with client.lease(template, resource, holder=holder, wait=waits, renew=True) as lease:
             try:
                 process = child.start(lease.fence)
             except OSError as error:
