@@ -293,6 +293,12 @@ def narrow(aimed: dict[str, Any]) -> None:
     """Leaves out what would be waited for, and what would be asked often for nothing new."""
     # What is tried again would be waited for; to cancel many reads the same.
     del aimed["paths"]["/v1/jobs/bulk/retry"]
+    for path in ("/v1/leases/{template}/{resource}", "/v1/jobs/bulk/results"):
+        for method in {"get", "post"} & aimed["paths"][path].keys():
+            operation = aimed["paths"][path][method]
+            operation["parameters"] = [
+                each for each in operation["parameters"] if each.get("name") != "wait"
+            ]
     # Every call names the field that the limit's key has.
     called = aimed["components"]["schemas"]["LimitFields"]
     called |= {
