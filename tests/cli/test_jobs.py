@@ -417,7 +417,7 @@ def test_a_target_is_changed_and_restored(run, works, tmp_path):
         ("jobs submit images --run-at 2026-12-01", "run_at: write a date, a time and its zone"),
         ("jobs submit images --delay soon", 'write a number of seconds, or text such as "30s"'),
         ("jobs submit door --body a", "body: not of an online job, whose call its caller makes"),
-        ("jobs submit held --class vip", "A class needs a grant: send one for 'vip'"),
+        ("jobs submit held --class gold", "class: held has none of this name; it has vip"),
         ("jobs submit held --grant a.b", "The grant is "),
         ("jobs submit images --body a --body-file /dev/null", "say either --body or --body-file"),
         ("jobs show nothing", "no job is named 'nothing'"),
