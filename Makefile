@@ -19,7 +19,8 @@ NPM := node_modules/.package-lock.json
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest
 
 .PHONY: help install dev run crowd unit test test-all lint types docs docs-serve check wheel \
-	constraints bench bench-history bench-opening bench-limits bench-jobs loadtest faults clean
+	constraints bench bench-history bench-opening bench-limits bench-jobs bench-client \
+	loadtest faults clean
 
 help:
 	@echo "Use"
@@ -39,6 +40,7 @@ help:
 	@echo "  make bench-opening  an event that opens with 100,000 in the pre-queue"
 	@echo "  make bench-limits   rate limits beside the limits library"
 	@echo "  make bench-jobs     jobs beside the arq library"
+	@echo "  make bench-client   the Python client beside aiohttp and httpx2"
 	@echo "  make loadtest       a room with up to 3,000 Locust users (REPLICAS=)"
 	@echo "  make faults         break everything under load, write docs/reliability.md"
 	@echo "Docs and upkeep"
@@ -124,6 +126,10 @@ bench-limits: $(ALL)
 bench-jobs: $(ALL)
 	@scripts/install-packages bench
 	@$(BIN)/python -m loadtest jobs $(if $(QUICK),--quick)
+
+bench-client: $(ALL)
+	@scripts/install-packages run
+	@$(BIN)/python -m loadtest client $(if $(QUICK),--quick)
 
 loadtest: $(ALL)
 	@scripts/install-packages run

@@ -18,6 +18,7 @@ ROOT = quiet.REPORTS.parents[1]
 #: that change the amount, and `measure_reports(amount)`, which yields each report once it is ready.
 MODULES = {
     "bench": "loadtest.bench.report",
+    "client": "loadtest.client",
     "cluster": "loadtest.cluster",
     "history": "loadtest.history.report",
     "jobs": "loadtest.jobs.report",
