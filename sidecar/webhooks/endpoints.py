@@ -127,9 +127,9 @@ async def send_test(request: web.Request, params: schemas.TestParameters) -> sch
     name = params.room
     if name is None:
         names = (room.name for room in rooms if webhook.settings.is_about(room.name))
-        name = min(names, default="")
-    cap = rooms.get(name).settings.total_active_users if name else 0
-    notice = create_test_notice(name, cap)
+        name = min(names, default=None)
+    cap = 0 if name is None else rooms.get(name).settings.total_active_users
+    notice = create_test_notice(name or "", cap)
     await webhook.deliveries.add(notice, by=by)
     log.info("webhook_tested", webhook=params.webhook, id=notice.id, by=by)
     return schemas.SentTest(webhook=params.webhook, id=notice.id)
