@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from sidecar.cli.output import print_json, print_result, print_table, read_duration
+from sidecar.cli.output import Unreachable, print_json, print_result, print_table, read_duration
 from sidecar.cli.replica_client import (
     ANY_TEXT,
     Client,
@@ -92,14 +92,17 @@ def _print_permit(permit: dict[str, Any]) -> None:
 @print_result(_print_permit)
 @pass_client
 def acquire(client: Client, /, name: str, fields: tuple[str, ...], **params: Any) -> Any:
-    """Ask a limit whether a call may proceed, and count the call. Exit with 0 if it may, and with
-    4 if the limit refuses it."""
+    """Ask a limit whether a call may proceed, and count the call. Exit with 0 if it may, with 4 if
+    the limit refuses it, and with 3 if no replica or no Redis answers."""
     query, wait_s = _read_fields(params["key"], fields), params["wait"] or 0
     call = {"cost": params["cost"], **(query if params["key"] is not None else {"fields": query})}
     path, deadline_s = build_api_path(_LIMITS, name), time.monotonic() + wait_s
     while True:
         # A list, because the response to one call that is refused would be an error.
         [decision] = client.request("POST", f"{path}/acquire", [call])
+        if decision["outcome"] == "refused_alone":
+            reason = "Redis is unavailable, and the limit refuses then (on_store_failure)"
+            raise Unreachable(f"{name}: {reason}")
         retry_s = math.inf if decision["wait_seconds"] is None else decision["wait_seconds"]
         has_time = time.monotonic() + retry_s <= deadline_s
         if decision["allowed"] and (has_time or not retry_s):

@@ -10,6 +10,7 @@ import pytest
 
 from sidecar.cli.replica_client import ReplicaOptions
 from tests.support.processes import CLEAN, WAITROOM, run_command, wait_until
+from tests.support.redis_servers import RedisServer
 
 REFUSED = 4
 CONFIG = """
@@ -229,3 +230,17 @@ def test_a_moment_that_is_not_used_is_given_back(run, start, replica):
         process.send_signal(signal.SIGINT)
         assert process.wait(60) != 0
     assert wait_s() <= 600
+
+
+def test_a_call_that_is_refused_without_redis_is_an_unavailable_replica(tmp_path, start_replica):
+    """The limit did not decide on it. So the status is 3, as without a replica, and not 4."""
+    text = CONFIG + 'on_store_failure = "refuse"\n'
+    with RedisServer() as redis, start_replica(tmp_path, f'store = "{redis.url}"\n{text}') as file:
+        redis.kill()
+        for words in ((), ("--wait", "1m")):
+            done = run_command("limits", "acquire", "-c", file, "slowly", *words, env=CLEAN)
+            assert (done.returncode, done.stdout) == (3, "")
+            assert done.stderr == (
+                "Error: slowly: Redis is unavailable, and the limit refuses then "
+                "(on_store_failure)\n"
+            )
