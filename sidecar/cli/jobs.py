@@ -69,7 +69,12 @@ def _parse_headers(
 @click.option("--body", "-d", metavar="TEXT", help="The request's body; -: standard input.")
 @click.option("--body-file", type=click.File("rb"), metavar="FILE", help="The same, from a file.")
 @click.option("--kind", type=click.Choice(["offline", "online"]), help="Whether a worker calls.")
-@click.option("--class", "class_name", metavar="NAME", help="The class that the grant gives.")
+@click.option(
+    "--class",
+    "class_name",
+    metavar="NAME",
+    help="The class: the grant's, or any if the token has the scope classes.",
+)
 @click.option("--grant", metavar="TEXT", help="Gives a class; waitroom grant makes one.")
 @click.option("--key", "idempotency_key", metavar="TEXT", help="The same key is the same job.")
 @click.option("--callback", "callback_url", metavar="URL", help="Gets a POST when it has ended.")

@@ -263,8 +263,8 @@ class TargetSettings(BaseModel):
     max_result: Count = Field(default=1_048_576, ge=0, le=104_857_600)
     """The largest body of a response, in bytes. A larger one fails the job."""
     classes: Classes = {}
-    """The priority classes of jobs, 7 classes at most, without `line`. Only a grant gives a job a
-    class."""
+    """The priority classes of jobs, 7 classes at most, without `line`. A job gets a class by
+    a grant, or from a token with the scope `classes`."""
     callback_urls: UrlPrefixes = ()
     """The URLs below which callbacks may go, each with a path. If it is empty, there are no
     callbacks."""
