@@ -307,8 +307,8 @@ class TargetSettings(BaseModel):
     @classmethod
     def _check_strict(cls, value: bool, info: ValidationInfo) -> bool:
         data = info.data
-        if not value or data.keys() < {"kinds", "rate", "window", "algorithm"}:
-            return value
+        if not value or not {"kinds", "rate", "window", "algorithm"} <= data.keys():
+            return value  # the invalid ones are reported by themselves
         needs = {
             "a rate": data["rate"] is not None,
             'kinds = ["offline"], because others make the calls of online jobs': (

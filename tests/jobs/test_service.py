@@ -969,6 +969,7 @@ def test_targets_are_the_operators_to_change(place, method):
 @pytest.mark.parametrize(
     ("name", "change"),
     [("images", {"concurrency": 0}), ("images", {"concurrent": 1}), ("images", {"url": "x"}),
+     ("images", {"strict": True, "rate": 0}),
      ("Images", {"url": "http://127.0.0.1:1/"}), ("new", {}), ("images", {"classes": []})],
 )  # fmt: skip
 def test_settings_that_cannot_be_are_refused(place, name, change):

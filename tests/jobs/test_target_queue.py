@@ -9,12 +9,12 @@ from pydantic import ValidationError
 
 from sidecar.jobs.model import Ending, QueueEntry, State
 from sidecar.jobs.redis_keys import JOBS_CHANNEL, TARGET_KEYS, target_key
-from sidecar.jobs.settings import STRICT_SPREAD_S, TargetSettings
+from sidecar.jobs.settings import STRICT_SPREAD_S, TargetSettings, read_target
 from sidecar.jobs.store.target_queue import QueuePlace, TargetStore
 from sidecar.jobs.worker.queue_rebuild import make_restored_call
 from sidecar.jobs.worker.target_worker import STRICT_LATE_S
 from sidecar.kit.clock import StoreClock
-from sidecar.kit.errors import StoreError, StoreUnavailableError
+from sidecar.kit.errors import InputError, StoreError, StoreUnavailableError
 from sidecar.storage.redis.breaker import TRIES
 from sidecar.storage.redis.connect import close, connect
 from sidecar.storage.redis.lua_source import LUA_ROOT, source
@@ -255,6 +255,18 @@ def test_what_strict_needs(values, need):
     """A target that Waitroom cannot pace exactly is not accepted."""
     with pytest.raises(ValidationError, match=f"needs.*{need}"):
         settings(**{"kinds": ["offline"], "strict": True, **values})
+
+
+@pytest.mark.parametrize(
+    "invalid", [{"rate": 0}, {"window": "x"}, {"kinds": []}, {"algorithm": "none"}]
+)
+def test_what_strict_needs_may_be_invalid(invalid):
+    """The error names only the invalid setting."""
+    values = {"url": "http://target.example/", "kinds": ["offline"], "rate": 1, **invalid}
+    with pytest.raises(InputError) as error:
+        read_target({**values, "strict": True})
+    [problem] = error.value.problems
+    assert problem.startswith(f"{next(iter(invalid))}:")
 
 
 async def test_a_rate_counts_calls_whatever_becomes_of_them(make, clock):
