@@ -254,6 +254,11 @@ class Jobs:
             raise WrongStateError(
                 f"The job is {job.state}: it can be tried again when it has ended."
             )
+        if job.kind not in target.settings.kinds:
+            kinds = " and ".join(target.settings.kinds)
+            raise WrongStateError(
+                f"The job is {job.kind}, and {target.name} takes only {kinds} jobs now (kinds)."
+            )
         queue_order = await self._reserve(target, id_, job.class_name)
         now_ms = target.clock.now_ms()
         expires_ms = now_ms + to_ms(target.settings.pending_ttl)

@@ -16,12 +16,13 @@ from typing import Any
 
 import pytest
 
-from sidecar.jobs.model import Job, State
+from sidecar.jobs.call_result import CallResult
+from sidecar.jobs.model import CHUNK_BYTES, Job, State, WrongStateError
 from sidecar.jobs.store.target_queue import LOCK_S
 from sidecar.jobs.worker import reconciler as reconcilers
 from sidecar.jobs.worker import target_worker as workers
 from sidecar.jobs.worker.reconciler import Reconciler
-from sidecar.kit.errors import StoreError
+from sidecar.kit.errors import DatabaseLockedError, StoreError
 from sidecar.storage.redis.leader_lease import LeaderLease
 from tests.jobs.bench import running, until
 from tests.support.jobs import job as make_job
@@ -393,3 +394,82 @@ async def test_a_call_whose_lock_cannot_be_renewed_is_cut_off(here, target, monk
         await until(lambda: bool(here.egress.called))
         monkeypatch.setattr(target.store, "renew", renew)
         await until(lambda: here.egress.open == 0, seconds=10)
+
+
+async def test_a_timed_out_job_that_somebody_keeps_locked_stops_no_other(here, monkeypatch):
+    """Its row is for later; the others end at once, and are not told of again."""
+    target = await here.target(kinds=["online"], claim_window="5s")
+    ids = [await here.submit(target, kind="online") for _ in range(3)]
+    await here.reconciler._maintain(target)
+    finish, locked = here.store.attempts.finish, ids[:1]
+
+    async def finish_unless_locked(ending: Any) -> bool:
+        if ending.id in locked:
+            raise DatabaseLockedError("another transaction has locked the row")
+        return await finish(ending)
+
+    monkeypatch.setattr(here.store.attempts, "finish", finish_unless_locked)
+    here.time.forward(6)
+    await here.reconciler._maintain(target)
+    states = [(await here.row(id_)).state for id_ in ids]
+    assert states == [State.CALLED, State.EXPIRED, State.EXPIRED]
+    assert [call[0] for call in await target.store.read_timed_out()] == locked
+    locked.clear()
+    await here.reconciler._maintain(target)
+    assert (await here.row(ids[0])).state == State.EXPIRED
+    assert await target.store.read_timed_out() == []
+
+
+async def test_a_large_answer_waits_for_a_locked_row(here, monkeypatch):
+    """The target is not called again for it."""
+    monkeypatch.setattr(workers, "ERROR_PAUSE_S", 0.01)
+    target = await here.target()
+    id_ = await here.submit(target)
+    add_chunk, refused, called = here.store.attempts.add_chunk, [], []
+
+    async def add_later(*chunk: Any) -> bool:
+        if len(refused) < 2:
+            refused.append(chunk)
+            raise DatabaseLockedError("another transaction has locked the row")
+        return await add_chunk(*chunk)
+
+    async def answer(_: object, job: Job, *, sink: Any, **__: object) -> CallResult:
+        called.append(job.id)
+        await sink(0, b"x" * CHUNK_BYTES)
+        return CallResult("answered", status=200, size=CHUNK_BYTES)
+
+    monkeypatch.setattr(here.store.attempts, "add_chunk", add_later)
+    monkeypatch.setattr(here.egress, "call", answer)
+    async with running(here.worker(target).run()), asyncio.timeout(20):
+        while not (row := await here.row(id_)).is_ended:
+            await asyncio.sleep(0.01)
+    assert (row.state, row.result_size, len(refused)) == (State.COMPLETED, CHUNK_BYTES, 2)
+    assert called == [id_]
+
+
+async def test_a_worker_that_claims_all_it_can_claims_again_at_once(here, target, monkeypatch):
+    """Also where online jobs were called with them."""
+    monkeypatch.setattr(workers, "MAX_CLAIMS", 2)
+    await target.store.mark_ready(0)
+    for kind in ("online", "offline", "offline", "offline"):
+        await here.submit(target, kind=kind)
+    worker = here.worker(target)
+    assert await worker._claim_jobs() == 0
+    assert len(worker) == 2
+    await worker._claim_jobs()
+    assert len(worker) == 3
+    for call in list(worker._running.values()):
+        call.task.cancel()
+
+
+async def test_a_job_of_a_kind_that_its_target_has_no_more_is_not_tried_again(here):
+    """An online job would get a permit for a target that only workers may call."""
+    target = await here.target()
+    id_ = await here.submit(target, kind="online")
+    await here.jobs.cancel(id_, None)
+    await here.make(target.name, kinds=["offline"])
+    with pytest.raises(WrongStateError, match="offline"):
+        await here.jobs.retry(id_, None)
+    assert (await here.line(target)).waiting == 0
+    await here.make(target.name, kinds=["online", "offline"])
+    assert (await here.jobs.retry(id_, None)).state == State.PENDING

@@ -15,7 +15,7 @@ from sidecar.jobs.service import Jobs
 from sidecar.jobs.targets import Target
 from sidecar.jobs.wake_ups import IDLE_S, WakeUps
 from sidecar.jobs.worker.queue_rebuild import BATCH_SIZE, QueueRebuild
-from sidecar.kit.errors import DatabaseError, StoreError
+from sidecar.kit.errors import DatabaseError, DatabaseLockedError, StoreError
 from sidecar.kit.tasks import wait_for
 from sidecar.storage.redis.leader_lease import LeaderLease
 
@@ -112,10 +112,12 @@ class Reconciler:
             await self.queues.rebuild(target, detected_us=reply.detected_us)
             return 0.05
         await self._jobs.record_called(target, reply.claims)
-        timed_out = await target.store.read_timed_out()
-        for id_, reason, at_ms in timed_out:
-            await self._end_timed_out(target, id_, reason, at_ms)
-        await target.store.forget_timed_out(timed_out)
+        ended = []
+        for call in await target.store.read_timed_out():
+            with contextlib.suppress(DatabaseLockedError):  # it is read again
+                await self._end_timed_out(target, *call)
+                ended.append(call)
+        await target.store.forget_timed_out(ended)
         state, _ = await target.store.inspect([], target.settings)
         self._jobs.metrics.targets.update(target.name, target.settings, state)
         idle_s = GAUGES_S if state.calls_in_window or state.breaker == "open" else IDLE_S

@@ -23,7 +23,7 @@ from sidecar.jobs.store.target_queue import LOCK_S, Claim
 from sidecar.jobs.targets import Target
 from sidecar.jobs.wake_ups import IDLE_S, WakeUps
 from sidecar.jobs.worker.target_call import Egress, LateCallError, SendWindow
-from sidecar.kit.errors import DatabaseError, StoreError
+from sidecar.kit.errors import DatabaseError, DatabaseLockedError, StoreError
 from sidecar.kit.retry import Backoff
 from sidecar.kit.tasks import stop_workers, wait_for
 from sidecar.kit.trace_context import log_trace
@@ -139,6 +139,7 @@ class TargetWorker:
             return ERROR_PAUSE_S  # a reconciler rebuilds the queue
         offline = [claim for claim in reply.claims if not claim.is_online]
         online = [claim for claim in reply.claims if claim.is_online]
+        is_full = len(offline) == free_slots
         try:
             await self._jobs.record_called(self.target, online)
             started = await self._jobs.store.attempts.start(
@@ -152,7 +153,7 @@ class TargetWorker:
         if time.monotonic() > began_s + SLOW_START_S:
             offline = await self._check_locks(offline, started, until_s=until_s)
         self._start_calls(offline, started, until_s=until_s, window=window)
-        if len(reply.claims) == free_slots:
+        if is_full:
             return 0.0
         return IDLE_S if reply.next_s is None else min(CLAIM_INTERVAL_S, max(0.001, reply.next_s))
 
@@ -240,17 +241,9 @@ class TargetWorker:
     async def _make_call(self, job: Job, call: _RunningCall) -> None:
         target, metrics = self.target, self._jobs.metrics
         log_trace(job.trace)
-
-        async def store_chunk(number: int, data: bytes) -> None:
-            add_chunk = self._jobs.store.attempts.add_chunk
-            if not await add_chunk(job.id, call.claim.fence, number, data):
-                call.reason = "lost"
-                raise asyncio.CancelledError
-
         try:
-            result = await self._egress.call(
-                target.settings, job, sink=store_chunk, window=call.window
-            )
+            sink = partial(self._store_chunk, call)
+            result = await self._egress.call(target.settings, job, sink=sink, window=call.window)
         except asyncio.CancelledError:
             if call.reason == "abort":
                 await asyncio.shield(self._abort(call.claim))
@@ -282,6 +275,22 @@ class TargetWorker:
             log.info("attempt_failed", **log_fields, state=ending.state, error=ending.error)
         with contextlib.suppress(StoreError):  # the lock expires by itself
             await target.store.release([ending], target.settings, wake_others=self._is_stopping)
+
+    async def _store_chunk(self, call: _RunningCall, number: int, data: bytes) -> None:
+        """Store a part of a large response. Waits for a locked row while the job's lock is renewed,
+        because otherwise the call would be made again."""
+        add_chunk, claim = self._jobs.store.attempts.add_chunk, call.claim
+        while True:
+            try:
+                is_current = await add_chunk(claim.id, claim.fence, number, data)
+            except DatabaseLockedError as error:
+                log.warning("result_waits", job=claim.id, error=str(error))
+                await asyncio.sleep(ERROR_PAUSE_S)
+            else:
+                break
+        if not is_current:
+            call.reason = "lost"
+            raise asyncio.CancelledError
 
     async def _give_up(self, job: Job, claim: Claim) -> None:
         """Fail a job during whose calls too many workers died. It may have caused their deaths."""
