@@ -93,7 +93,7 @@ async def test_whoever_waits_is_woken(here, monkeypatch, change, settings):
     await change(here, target, id_)
     async with asyncio.timeout(20):
         assert (await waits).state in long_poll.AWAITED_STATES
-        assert id_ in {job.id for job in await several}
+        assert id_ in {view.job.id for view in await several}
 
 
 async def test_other_replicas_are_told(here):
@@ -130,7 +130,7 @@ async def test_a_change_without_a_message_is_found(here, monkeypatch):
     await here.store.jobs.cancel(id_, at_ms=here.time(), expires_ms=here.time() + 1000)
     async with asyncio.timeout(20):
         assert (await waits).state == State.CANCELLED
-        assert [job.id for job in await several] == [id_]
+        assert [view.job.id for view in await several] == [id_]
 
 
 async def test_a_wait_ends(here):

@@ -154,6 +154,28 @@ async def test_the_results_of_many_jobs(here, client):
     assert [(job["id"], job["state"]) for job in document["jobs"]] == [(waiting, "cancelled")]
 
 
+async def test_a_permit_that_is_used_is_waited_for_no_more(here, client):
+    """Whatever the database still says: there is no permit in such a reply, and no result."""
+    target = await here.target(kinds=["online"])
+    id_ = await here.submit(target, kind="online")
+    [claim] = (await target.store.claim(0, target.settings)).claims
+    await here.jobs.record_called(target, [claim])
+
+    async def ask(query=""):
+        path = f"/v1/jobs/bulk/results{query}"
+        answer = await client.post(path, json={"ids": [id_]}, headers=SERVICE)
+        return [(job["state"], "permit" in job) for job in (await answer.json())["jobs"]]
+
+    assert await ask() == [("called", True)]
+    assert await target.store.use_permit(id_, claim.fence, target.settings) == "ok"
+    assert await ask() == []
+    held = asyncio.create_task(ask("?wait=60"))
+    await until(lambda: len(client.app[job_polls.JOB_POLLS]) == 1)
+    await here.jobs.end_call(target, id_, claim.fence)
+    async with asyncio.timeout(20):
+        assert [state for state, _ in await held] == ["completed"]
+
+
 async def test_a_client_that_waits_goes_on_waiting_after_a_look_that_failed(here, monkeypatch):
     """A wait that it concerned ends with its error; one that began meanwhile goes on."""
     monkeypatch.setattr(job_polls, "POLL_S", 0.01)

@@ -226,10 +226,11 @@ async def wait_for_jobs(
     for id_ in ids:
         if id_ not in rows or owner not in {None, rows[id_].owner}:
             raise UnknownNameError("job", id_)
-    found = [rows[id_] for id_ in ids if rows[id_].state in AWAITED_STATES]
-    if params.wait and not found:
-        found = await request.app[JOB_POLLS].wait_for_any(request, ids, params.wait)
-    views = await jobs.view(found[:MAX_RESULTS])
+    polls = request.app[JOB_POLLS]
+    views = await polls.find_awaited([rows[id_] for id_ in ids])
+    if params.wait and not views:
+        views = await polls.wait_for_any(request, ids, params.wait)
+    views = views[:MAX_RESULTS]
     documents = [_make_document(view, await _read_small_body(jobs, view.job)) for view in views]
     if not is_gone(request):
         for view in views:

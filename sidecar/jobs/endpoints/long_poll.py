@@ -52,22 +52,29 @@ class JobPolls(LongPolls):
 
     async def wait_for_any(
         self, request: web.Request, ids: Sequence[str], wait_s: float
-    ) -> list[Job]:
+    ) -> list[JobView]:
         """Wait up to `wait_s` until any of the jobs has ended or is called. Return those that have
         or are, in the order of `ids`."""
-        ends_s, jobs = time.monotonic() + wait_s, list[Job]()
+        ends_s, views = time.monotonic() + wait_s, list[JobView]()
         with self.opened(request) as woken, ExitStack() as stack:
             for id_ in ids:
                 stack.enter_context(self._service.changes.waiters.listen(id_, woken))
             while not (self.is_closed or is_gone(request)):
                 woken.clear()
                 rows = await self._service.store.jobs.find_many(ids)
-                jobs = [rows[i] for i in ids if i in rows and rows[i].state in AWAITED_STATES]
-                if jobs or len(rows) < len(ids):
+                views = await self.find_awaited([rows[id_] for id_ in ids if id_ in rows])
+                if views or len(rows) < len(ids):
                     break
                 if not await self._pause(woken, ends_s, POLL_SEVERAL_S):
                     break
-        return jobs
+        return views
+
+    async def find_awaited(self, jobs: Sequence[Job]) -> list[JobView]:
+        """Return those of the jobs that have ended or are called. A job is no longer called if
+        Redis knows that its permit was used or is over, which the database learns later."""
+        found = [job for job in jobs if job.state in AWAITED_STATES]
+        views = await self._service.view(found)
+        return [view for view in views if view.job.is_ended or view.permit is not None]
 
     @staticmethod
     async def _pause(woken: asyncio.Event, ends_s: float, pause_s: float) -> bool:
