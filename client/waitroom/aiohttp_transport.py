@@ -3,6 +3,7 @@
 import functools
 import os
 import socket
+import ssl
 from collections.abc import AsyncGenerator
 
 import aiohttp
@@ -30,7 +31,7 @@ class AiohttpTransport:
                 timeout=_make_timeout(self._wire.timeout_s, allowed_s),
                 allow_redirects=False,
             )
-            if request.is_streamed and response.ok:
+            if request.is_streamed and 200 <= response.status < 300:
                 return OpenResponse(response.status, self._iterate_body(response, request, replica))
             # It gives the connection back, or closes it. A context manager costs more.
             content = await response.read()
@@ -91,7 +92,9 @@ def _make_timeout(connect_s: float, read_s: float) -> aiohttp.ClientTimeout:
 
 def _get_reason(error: aiohttp.ClientConnectorError) -> str:
     """Return why there was no connection, in the words of the system."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return str(error.certificate_error)
     cause = error.os_error
-    if isinstance(cause, socket.gaierror) or not cause.errno:
+    if isinstance(cause, socket.gaierror | ssl.SSLError) or not cause.errno:
         return str(cause)
     return os.strerror(cause.errno)

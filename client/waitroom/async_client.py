@@ -46,7 +46,7 @@ class TaskCore(Core):
     def __init__(self, wire: Wire, retries: int) -> None:
         super().__init__(wire, retries)
         self._transport = _make_transport(wire)
-        self._batchers: dict[str, Batcher[AcquireCall, Document]] = {}
+        self._batchers: dict[str, Batcher[AcquireCall, Response]] = {}
         self._releases: set[asyncio.Task[None]] = set()
 
     async def send(self, request: Request, replica: Replica) -> Response | OpenResponse:
@@ -55,7 +55,7 @@ class TaskCore(Core):
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    async def try_acquire_call(self, call: AcquireCall) -> Document:
+    async def try_acquire_call(self, call: AcquireCall) -> Response:
         batcher = self._batchers.get(call.rule)
         if batcher is None:
             run = functools.partial(self._try_batch, call.rule)
@@ -95,8 +95,8 @@ class TaskCore(Core):
 
     async def _try_batch(
         self, rule: str, calls: Sequence[AcquireCall]
-    ) -> list[Document | Exception]:
-        """Send calls of one limit in one request. Return the document or the error of each call."""
+    ) -> list[Response | Exception]:
+        """Send calls of one limit in one request. Return the response or the error of each call."""
         try:
             response = await self.try_replicas(make_batch_acquire_request(calls))
         except RejectedError as error:
@@ -109,12 +109,13 @@ class TaskCore(Core):
         return [
             UnavailableError(f"limit {rule}: Redis is unavailable, and the rule refuses then")
             if document["outcome"] == "refused_alone"
-            else document
+            else response._replace(document=document)
             for document in response.document
         ]
 
-    def _release(self, call: AcquireCall, document: Document) -> None:
+    def _release(self, call: AcquireCall, response: Response) -> None:
         """Release a cancelled task's permit, unless the caller chose its id and may ask again."""
+        document: Document = response.document
         if call.has_generated_id and document["permit"]:
             request = make_release_request(
                 call.rule, key=document["key"], permit=document["permit"]

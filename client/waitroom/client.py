@@ -23,7 +23,7 @@ from waitroom.limits import (
     make_parameters,
 )
 from waitroom.rooms import AsyncRooms, Rooms
-from waitroom.wire import AcquireCall, Document, OpenResponse, Replica, Request, Response, Wire
+from waitroom.wire import AcquireCall, OpenResponse, Replica, Request, Response, Wire
 
 Params = ParamSpec("Params")
 Returned = TypeVar("Returned")
@@ -44,9 +44,9 @@ class ThreadCore(Core):
     async def pause(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251 - blocks a thread, not an event loop
 
-    async def try_acquire_call(self, call: AcquireCall) -> Document:
-        document: Document = (await self.try_replicas(make_acquire_request(call))).document
-        return document
+    async def try_acquire_call(self, call: AcquireCall) -> Response:
+        response: Response = await self.try_replicas(make_acquire_request(call))
+        return response
 
     @asynccontextmanager
     async def run_repeatedly(

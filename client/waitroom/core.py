@@ -16,7 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeAlias
 
 from waitroom.errors import UnavailableError, WaitroomError
-from waitroom.wire import AcquireCall, Document, OpenResponse, Replica, Request, Response, Wire
+from waitroom.wire import AcquireCall, OpenResponse, Replica, Request, Response, Wire
 
 Undo = Callable[[], Coroutine[Any, Any, None]]
 #: None or False: do not wait. True: wait as long as it takes. A number: wait for so many seconds.
@@ -45,7 +45,7 @@ class Core(ABC):
     async def pause(self, seconds: float) -> None: ...
 
     @abstractmethod
-    async def try_acquire_call(self, call: AcquireCall) -> Document:
+    async def try_acquire_call(self, call: AcquireCall) -> Response:
         """Ask for permission for one call, trying each replica once. Calls may share a request."""
 
     @abstractmethod
@@ -63,6 +63,7 @@ class Core(ABC):
         is_sent, preferred, replicas = False, self.preferred, self.wire.replicas
         for offset in range(len(replicas)):
             index = (preferred + offset) % len(replicas)
+            sent_at = time.monotonic()
             try:
                 response = await self.send(request, replicas[index])
             except UnavailableError as error:
@@ -72,6 +73,8 @@ class Core(ABC):
                 log.debug("%s; the next replica is tried", error)
             else:
                 self.preferred = index
+                if isinstance(response, Response):
+                    return response._replace(sent_at=sent_at)
                 return response
         raise AssertionError  # the last iteration has returned or raised
 

@@ -19,8 +19,10 @@ from waitroom.errors import (
 from waitroom.model import LEASE_MEMBERS
 from waitroom.wire import Document, Request, Response, build_path
 
-#: How long a replica keeps a poll open at most, in seconds.
-POLL_S = 20.0
+#: How long a replica keeps a poll open, in seconds: at most, and at least near the head of the
+#: queue. A replica that has died is noticed after the poll and the timeout. By then, a holder who
+#: was called must not have lost the place: a call lasts for claim_window, 10 s by default.
+POLL_S, HEAD_POLL_S = 20.0, 4.0
 #: The least time between two polls, in seconds, because a replica that shuts down responds at once.
 MIN_POLL_S = 0.5
 #: The least time between two renewals in the background, in seconds.
@@ -67,6 +69,11 @@ class HeldLease:
         With `renew`, renew the lease whenever a third of its term has passed."""
         await self._acquire(wait)
         try:
+            if (
+                renew
+                and self.left_seconds < (self.expires_at - self.granted_at).total_seconds() / 2
+            ):
+                await self._renew_or_log()  # of a holder who had the lease before
             third_s = max(MIN_RENEW_S, self.left_seconds / 3)
             repeated = self._core.run_repeatedly(self._renew_or_log, third_s)
             async with repeated if renew else nullcontext():
@@ -77,28 +84,29 @@ class HeldLease:
 
     async def _acquire(self, wait: Wait) -> None:
         """Acquire the lease, or queue until it is granted. Leave the queue on failure."""
-        deadline = get_deadline(wait)
+        deadline, may_be_queued = get_deadline(wait), False
         try:
             document = await self._join()
+            may_be_queued = True
             while document["state"] != "granted":
                 left_s = deadline - time.monotonic()
                 if left_s <= 0:
                     raise Queued(f"lease {self} is held by somebody else", document)  # noqa: TRY301
                 order = document["order"]
-                document = await self._poll(min(left_s, POLL_S))
+                document = await self._poll(document, left_s)
                 if document["state"] == "gone":
+                    may_be_queued = False
                     document = await self._join(order)
-        except (Refused, RejectedError):
-            raise  # the holder is not in the queue
-        except BaseException:
-            await self._core.send_or_log(Request("DELETE", self._path, {"holder": self.holder}))
+                    may_be_queued = True
+        except BaseException as error:
+            if may_be_queued or not isinstance(error, Refused | RejectedError):
+                await self._core.send_or_log(Request("DELETE", self._path, {"holder": self.holder}))
             raise
 
     async def _join(self, order: int | None = None) -> Document:
         body: Document = {"holder": self.holder}
         if order is not None:
             body["order"] = order
-        sent_at = time.monotonic()
         queue_full = frozenset({429})
         request = Request("POST", self._path, body=body, members=LEASE_MEMBERS, statuses=queue_full)
         response: Response = await self._core.send_with_retries(request)
@@ -106,39 +114,44 @@ class HeldLease:
         if response.status == 429:
             raise Refused(f"the queue for {self} is full", get_retry_s(document), document)
         if document["state"] == "granted":
-            self._store_grant(document, sent_at)
+            self._store_grant(document, response.sent_at)
         return document
 
-    async def _poll(self, wait_s: float) -> Document:
-        """Fetch the lease when it is granted, or the place in the queue after `wait_s` seconds."""
-        sent_at = time.monotonic()
-        document = await self._fetch(wait_s)
+    async def _poll(self, waiting: Document, left_s: float) -> Document:
+        """Fetch the lease when it is granted, or the place in the queue after some time, `left_s`
+        seconds at most. `waiting` is the last document."""
+        refresh_s = waiting["refresh_after_seconds"] or 0
+        wait_s = min(left_s, POLL_S, max(HEAD_POLL_S, 2 * refresh_s))
+        response = await self._fetch(wait_s)
+        document: Document = response.document
+        held_s = document.get("held_seconds")
         if document["state"] == "granted":
-            self._store_grant(document, sent_at + document.get("held_seconds", 0))
+            self._store_grant(document, response.sent_at + (held_s or 0))
         elif document["state"] == "waiting":
-            await self._core.pause(max(0, sent_at + min(wait_s, MIN_POLL_S) - time.monotonic()))
+            # A replica of version 0.1.0 responds at once.
+            least_s = min(left_s, MIN_POLL_S if held_s is not None else max(MIN_POLL_S, refresh_s))
+            await self._core.pause(max(0, response.sent_at + least_s - time.monotonic()))
         return document
 
-    async def _fetch(self, wait_s: float = 0) -> Document:
+    async def _fetch(self, wait_s: float = 0) -> Response:
         query = {"holder": self.holder}
         if wait_s:
             query["wait"] = f"{wait_s:.3f}"
         request = Request("GET", self._path, query, members=LEASE_MEMBERS, wait_s=wait_s)
-        document: Document = await self._core.call(request)
-        return document
+        response: Response = await self._core.send_with_retries(request)
+        return response
 
     async def _renew(self) -> None:
-        sent_at = time.monotonic()
         body = {"holder": self.holder, "fence": self.fence}
         conflict = frozenset({409})
         request = Request("PUT", self._path, body=body, members=LEASE_MEMBERS, statuses=conflict)
         response: Response = await self._core.send_with_retries(request)
         if response.status == 200:
-            self._store_grant(response.document, sent_at)
+            self._store_grant(response.document, response.sent_at)
             return
         # The lease was not renewed, because it has ended or because renewal is not allowed.
         problem = Problem.from_document(409, response.document)
-        if (await self._fetch())["fence"] == self.fence:
+        if (await self._fetch()).document["fence"] == self.fence:
             raise RejectedError(f"lease {self} is not renewed: {problem.detail}", problem)
         raise LeaseLost(f"lease {self} is over: {problem.detail}")
 
@@ -153,7 +166,7 @@ class HeldLease:
             self._ends_at_monotonic_s = 0.0
             log.warning("%s", error)
         except RejectedError as error:
-            self._is_last_term = True
+            self._is_last_term = error.status == 409
             log.warning("%s", error)
         except WaitroomError as error:
             log.warning("lease %s is not renewed yet: %s", self, error)

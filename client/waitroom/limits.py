@@ -19,7 +19,7 @@ from waitroom.errors import (
     get_retry_s,
 )
 from waitroom.model import DECISION_MEMBERS, Permit
-from waitroom.wire import AcquireCall, Document, Request, build_path
+from waitroom.wire import AcquireCall, Document, Request, Response, build_path
 
 FieldValue = str | int
 
@@ -57,6 +57,8 @@ class HeldPermit(Permit):
             self.lose()
         elif permit.expires_in_seconds is not None:
             self._ends_at[0] = sent_at + permit.expires_in_seconds
+        elif permit.outcome == "unlimited":  # an operator has removed the limit
+            self._ends_at[0] = math.inf
 
     def lose(self) -> None:
         self._ends_at[0] = -math.inf
@@ -105,7 +107,7 @@ class LimitMethods:
         parameters = make_parameters(rule, key, cost, fields)
         call = AcquireCall(rule, parameters, call_id, has_generated_id=not id)
         if not wait:
-            return await _acquire(self._core, call)
+            return (await _acquire(self._core, call))[0]
         return (await _acquire_in_time(self._core, call, wait))[0]
 
     async def look(self, /, rule: str, *, key: str | None = None, **fields: FieldValue) -> Permit:
@@ -143,10 +145,9 @@ class LimitMethods:
         permit = HeldPermit.from_permit(*await _acquire_in_time(self._core, call, wait))
 
         async def renew() -> None:
-            sent_at = time.monotonic()
             try:
                 response = await self._core.try_replicas(make_acquire_request(call))
-                permit.extend(_read_permit(call, response.document), sent_at)
+                permit.extend(_read_permit(call, response.document), response.sent_at)
             except Refused:
                 permit.lose()
             except WaitroomError as error:
@@ -210,8 +211,9 @@ def make_release_request(rule: str, **body: Any) -> Request:
     return Request("POST", build_path("limits", rule, "release"), body=body, members=members)
 
 
-async def _acquire(core: Core, call: AcquireCall) -> Permit:
-    """Ask for permission once. The call may have to wait for `wait_seconds`."""
+async def _acquire(core: Core, call: AcquireCall) -> tuple[Permit, float]:
+    """Ask for permission once. The call may have to wait for `wait_seconds`. Return also
+    time.monotonic() before the request that was answered."""
     undo = None
     if call.has_generated_id and call.call_id:
         # No caller knows the id, so nobody else can release the permit after a lost response.
@@ -219,7 +221,8 @@ async def _acquire(core: Core, call: AcquireCall) -> Permit:
         permit_name = f"{parameters.pop('cost', 1)}~{call.call_id}"
         release = make_release_request(call.rule, **parameters, permit=permit_name)
         undo = partial(core.send_or_log, release)
-    return _read_permit(call, await core.send_with_retries(call, undo))
+    response: Response = await core.send_with_retries(call, undo)
+    return _read_permit(call, response.document), response.sent_at
 
 
 async def _acquire_in_time(core: Core, call: AcquireCall, wait: Wait) -> tuple[Permit, float]:
@@ -230,9 +233,8 @@ async def _acquire_in_time(core: Core, call: AcquireCall, wait: Wait) -> tuple[P
     """
     deadline = get_deadline(wait)
     for attempt in count():
-        sent_at = time.monotonic()
         try:
-            permit = await _acquire(core, call)
+            permit, sent_at = await _acquire(core, call)
         except Refused as refused:
             left_s = deadline - time.monotonic()
             if not wait:

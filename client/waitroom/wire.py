@@ -93,6 +93,8 @@ class AcquireCall:
 class Response(NamedTuple):
     status: int
     document: Any
+    #: time.monotonic() before the request was sent to the replica that responded.
+    sent_at: float = 0.0
 
 
 class OpenResponse(NamedTuple):

@@ -11,14 +11,16 @@ AWAY = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\n"
     b'Content-Length: 35\r\n\r\n{"title": "The store is not there"}'
 )
+BROKEN = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 2\r\n\r\n{}"
 
 
 class Faulty(Relay):
     """A faulty relay to a replica at `url`.
 
-    It responds to the next `away` requests itself, with a 503. It loses the next `lose` responses,
-    and closes their connections. While the event `lets_pass` is not set, it holds responses back,
-    and sets the event `holds` when there is one. With `path`, it listens on a unix socket.
+    It responds to the next `away` requests itself, with a 503, or to one as `respond` says. It
+    loses the next `lose` responses, and closes their connections. While the event `lets_pass` is
+    not set, it holds responses back, and sets the event `holds` when there is one. With `path`, it
+    listens on a unix socket.
     """
 
     def __init__(self, url: str, *, lose: int = 0, away: int = 0, path: str = "") -> None:
@@ -29,7 +31,7 @@ class Faulty(Relay):
             self._listener = socket.socket(socket.AF_UNIX)
             self._listener.bind(path)
             self._listener.listen()
-        self._lose, self._away = lose, away
+        self._lose, self._away, self._response = lose, away, AWAY
         self.lets_pass, self.holds = threading.Event(), threading.Event()
         self.lets_pass.set()
 
@@ -37,6 +39,11 @@ class Faulty(Relay):
         """Lose the next response."""
         with self._lock:
             self._lose += 1
+
+    def respond(self, response: bytes) -> None:
+        """Respond to the next request with this."""
+        with self._lock:
+            self._away, self._response = 1, response
 
     @property
     def asked(self) -> int:
@@ -61,7 +68,7 @@ class Faulty(Relay):
                 self._sent += piece
             if is_request and self._away:
                 self._away -= 1
-                near.sendall(AWAY)
+                near.sendall(self._response)
                 return False
             if not is_request and self._lose:
                 self._lose -= 1

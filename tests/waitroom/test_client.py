@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -20,7 +21,7 @@ import waitroom
 from tests.support.processes import CLEAN, free_port, wait_until
 from tests.support.service import TOKEN
 from tests.support.site import ROOT
-from tests.waitroom.relay import Faulty
+from tests.waitroom.relay import BROKEN, Faulty
 from waitroom import (
     Client,
     ConfigError,
@@ -574,6 +575,45 @@ async def test_a_lease_that_cannot_be_renewed_is_lost(room, aroom, api, n, caplo
         async with aroom.lease("last", str(n), holder="a", renew=True) as lease:
             await until(lambda: not lease.left_seconds, "the end of the longest term")
     assert f"lease last/{n} is not renewed: max_term is reached" in caplog.text
+
+
+async def test_a_failed_try_is_no_part_of_the_term(new_aclient, url, n):
+    """A replica that did not respond costs the term of the lease or the permit nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as frozen:
+        addresses = [f"http://127.0.0.1:{frozen.getsockname()[1]}", url]
+        with (
+            Client(addresses, token=TOKEN, timeout=3) as room,
+            room.lease("brief", str(n), holder="a") as lease,
+        ):
+            assert lease.left_seconds > 2
+        async with (
+            new_aclient(addresses, token=TOKEN, timeout=3) as aroom,
+            aroom.permit("export", n=n) as permit,
+        ):
+            assert permit.left_seconds > 0
+
+
+def test_one_error_does_not_end_the_renewals(room, url, in_use, n):
+    """After an internal error of a replica, the next renewal is tried."""
+    with Faulty(url) as relay, Client(relay.address, token=TOKEN) as holder:
+        with holder.lease("brief", str(n), holder="a", renew=True) as lease:
+            first = lease.expires_at
+            relay.respond(BROKEN)
+            wait_until(lambda: now(room) - first > dt.timedelta(seconds=1), "more than a term")
+            lease.check()
+        assert in_use("brief", n) == ([], 0)
+
+
+def test_an_error_while_it_waits_leaves_the_line(room, url, in_use, n):
+    """A holder whose poll was rejected does not stay in the queue, to be called for nothing."""
+    with room.lease("title", str(n), holder="a"), Faulty(url) as relay:
+        with Client(relay.address, token=TOKEN) as other, ThreadPoolExecutor(1) as pool:
+            waits = pool.submit(other.lease("title", str(n), wait=True).__enter__)
+            wait_until(lambda: in_use("title", n)[1] == 1, "the other in line")
+            relay.respond(BROKEN)
+            with pytest.raises(RejectedError):
+                waits.result(timeout=60)
+        assert in_use("title", n) == (["a"], 0)
 
 
 async def test_a_cancelled_task_leaves_the_line(aroom, in_use, n):
