@@ -34,7 +34,8 @@ class _Child:
         self._is_starting = False
         self._pending: list[int] = []
         for number in _SIGNALS:
-            signal.signal(number, self._handle)
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup does
+                signal.signal(number, self._handle)
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         if self._process is not None:
@@ -86,7 +87,7 @@ def run_with_lease(  # noqa: PLR0913 - the options of the command
 ) -> int:
     """Run a command while holding a lease. Return its exit status. If the lease was lost before the
     command ended, return 1 in place of 0. Raises WaitroomError."""
-    from waitroom import LeaseLost, Queued  # noqa: PLC0415 - the other commands start faster
+    from waitroom import LeaseLost, Queued, Refused  # noqa: PLC0415 - the other commands start faster
 
     name = f"{template}/{resource}"
     if shutil.which(command[0]) is None:
@@ -108,7 +109,7 @@ def run_with_lease(  # noqa: PLR0913 - the options of the command
                         _end(process)
             status = process.returncode
             status = status if status >= 0 else 128 - status
-    except Queued as error:
+    except (Queued, Refused) as error:
         click.echo(str(error), err=True)
         return conflict_exit_code
     except LeaseLost:

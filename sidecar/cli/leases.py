@@ -133,7 +133,7 @@ def release(client: Client, template: str, resource: str, holder: str | None) ->
     default=NOT_GRANTED,
     show_default=True,
     metavar="NUMBER",
-    help="Exit so if the lease was not granted in time.",
+    help="Exit so if the lease was not granted in time, or the queue is full.",
 )
 @click.pass_obj
 def run_command(options: ReplicaOptions, /, template: str, resource: str, **params: Any) -> None:

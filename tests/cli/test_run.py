@@ -19,6 +19,7 @@ ops_listen = "127.0.0.1:{port}"
 admin_token = "0123456789abcdef"
 secret_keys = ["kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk"]
 leases.desk.term = "90s"
+leases.full = {{ term = "90s", max_waiting = 0 }}
 leases.brief = {{ term = "5s", renewable = true }}
 limits.evenly = {{ algorithm = "leaky_bucket", limit = 1, window = "2s", on_exceed = "pace" }}
 limits.briefly = {{ algorithm = "sliding_window", limit = 1, window = "2s" }}
@@ -113,6 +114,24 @@ def test_a_lease_that_is_not_granted_in_time_is_an_exit_code(run, replica):
         assert (done.returncode, done.stdout) == (code, "")
         assert "desk/held is held by somebody else" in done.stderr
     assert queue(replica, "held") == (1, 0)
+
+
+def test_a_full_queue_is_the_same_exit_code(run, replica):
+    """If as many wait as may, --wait waits for nothing."""
+    replica("POST", "/v1/leases/full/a", {"holder": "anna"})
+    done = run("leases", "run", "full", "a", "--wait", "1m", "-E", "75", "--", "true")
+    assert (done.returncode, done.stdout) == (75, "")
+    assert "the queue for full/a is full" in done.stderr
+
+
+def test_an_ignored_signal_stays_ignored(config):
+    """As `nohup` has it, also for the command."""
+    command = f"trap '' HUP; exec {WAITROOM} leases run -c {config} desk hup -- "
+    command += "sh -c 'kill -HUP $$ && kill -HUP $PPID && echo lives'"
+    done = subprocess.run(
+        ["sh", "-c", command], env=CLEAN, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "lives\n", "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
