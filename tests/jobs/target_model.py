@@ -53,6 +53,8 @@ class Target:
     last_fence: int = 0
     #: The algorithm that counted the last call, as a number of COUNTED_BY.
     counted_by: int | None = None
+    #: When the last call was claimed.
+    last_call: int = 0
     failures: int = 0
     opened: int = 0
     open_until: int = 0
@@ -71,6 +73,7 @@ class Target:
         if changes:
             self.open_until = min(self.open_until, now + LONGEST)
             self.held_until = min(self.held_until, now + HELD_MOST)
+            self.last_call = min(self.last_call, now)
         return self
 
     @property
@@ -182,8 +185,8 @@ class Target:
         """Count a call against the rate limit. If it does not fit now, return when it will."""
         algorithm = None if settings.rate is None else settings.algorithm
         number, before = COUNTED_BY.index(algorithm), self.counted_by
-        if algorithm and before not in {None, number} and self.last_fence + S > self.now:
-            return self.last_fence + S
+        if algorithm and before not in {None, number} and self.last_call + S > self.now:
+            return self.last_call + S
         self.counted_by = number
         if algorithm is None:
             return None
@@ -201,6 +204,7 @@ class Target:
     def call(self, job, settings, is_trial) -> Claim:
         order, is_online = self.line.pop(job), job in self.online
         self.last_fence = max(self.now, self.last_fence + 1)
+        self.last_call = self.now
         lasts = round(settings.claim_window * S) if is_online else LOCK_S * S
         word = "c" if is_online else "r"
         self.active[job] = Active(

@@ -448,7 +448,7 @@ class TargetMachine(StoreMachine):
             assert getattr(seen, part) == getattr(model, part), part
         for part in (
             "ready", "born", "last_order", "last_fence", "failures", "opened", "open_until",
-            "held_until", "runner", "counted_by", "counters",
+            "held_until", "runner", "counted_by", "last_call", "counters",
         ):  # fmt: skip
             assert getattr(seen, part) == getattr(model, part), part
         assert seen.mean == pytest.approx(model.mean)
@@ -486,7 +486,7 @@ async def look(redis, name) -> Target:
         key: int(numbers.pop(key))
         for key in (
             "ready", "born", "last_order", "last_fence", "failures", "opened", "open_until",
-            "held_until", "runner", "counted_by",
+            "held_until", "runner", "counted_by", "last_call",
         )
         if key in numbers
     }  # fmt: skip

@@ -537,6 +537,20 @@ async def test_a_clock_that_jumps_back_keeps_nothing_closed_for_longer(make, clo
     assert (await store.claim(1, settings())).next_s == 3600
 
 
+async def test_a_clock_that_jumps_back_holds_another_algorithm_for_a_window(make, clock):
+    """From the first claim after the jump on, not from each."""
+    store = await make()
+    await add(store, *"ab")
+    assert await call(store, 1, rate=1, algorithm="leaky_bucket") == ["a"]
+    clock.now -= 86_400 * S
+    changed = settings(rate=1, algorithm="fixed_window")
+    assert (await store.claim(1, changed)).next_s == 1
+    clock.now += S // 2
+    assert (await store.claim(1, changed)).next_s == 0.5
+    clock.now += S // 2
+    assert await call(store, 1, rate=1, algorithm="fixed_window") == ["b"]
+
+
 async def test_how_long_a_call_takes_is_smoothed(make):
     """By calls that were answered: the first as it is, a tenth of each further one."""
     store, told = await make(), []

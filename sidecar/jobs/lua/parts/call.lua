@@ -40,6 +40,7 @@ local function call_jobs(heads, head_orders, online_flags)
     end
   end
   count('called', #called)
+  if #called > 0 then target.last_call = now end
   queue.write_all('ZREM', LINE, called)
   queue.write_all('ZADD', ACTIVE, actives)
   queue.write_all('HSET', FACTS, facts)

@@ -20,13 +20,13 @@ local function begin_rate(KEYS, ARGV)
 end
 
 -- Another algorithm's state says nothing about the calls of the last window, so after a change no
--- call begins for a window. The fence of the last call is its time, unless the clock went back.
+-- call begins for a window.
 local function open_rate()
   opens = 0
   if not algorithm then return end
   begin_after(algorithm.load())
   if target.counted_by and target.counted_by ~= algorithm_number then
-    opens = (target.last_fence or 0) + LENGTH
+    opens = (target.last_call or 0) + LENGTH
   end
 end
 

@@ -5,6 +5,7 @@
 local NUMBERS = {
   'ready', -- when calls may begin, µs; missing if Redis is new or was emptied
   'last_order', 'last_fence',
+  'last_call', -- when the last call was claimed, µs
   'counted_by', -- which algorithm has counted the last call (ALGORITHM_NUMBERS); 0: none
   'failures', -- in a row
   'opened', -- how often in a row the breaker opened; 0: it is closed
@@ -15,7 +16,9 @@ local NUMBERS = {
 }
 local loaded, target
 -- How far in the future each time may be; a stored time may be later if the clock jumped back.
-local MAX_US = {open_until = 60000000, held_until = 3600000000, ready = 86400000000}
+local MAX_US = {
+  open_until = 60000000, held_until = 3600000000, ready = 86400000000, last_call = 0,
+}
 
 local function begin_state(KEYS, ARGV)
   begin_target(KEYS, ARGV)
