@@ -94,6 +94,8 @@ class Jobs:
         # Checked first, because for a repeated request the queue may be full, or the grant spent.
         if key and (earlier := await self.store.jobs.find_by_key(owner, key)):
             return await self._check_same_job(earlier, new), False
+        if not target.clock.is_known:  # a reply of Redis has its time
+            await target.store.inspect([], target.settings)
         now_ms = target.clock.now_ms()
         if new.class_name and not new.grant and not needs_grant:
             grant, class_name = None, _check_class(new.class_name, target)

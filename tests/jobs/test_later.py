@@ -2,12 +2,14 @@
 meanwhile."""
 
 import asyncio
+import time
 
 import pytest
 
 from sidecar.jobs.model import IdempotencyKeyUsedError, State
 from sidecar.jobs.worker import reconciler
 from tests.jobs.bench import running, until
+from tests.support.rooms import new_room_name
 
 HOUR_MS = 3_600_000
 
@@ -56,6 +58,20 @@ async def test_a_time_in_the_past_is_now(here, target):
     id_ = await here.submit(target, run_at_ms=here.time() - HOUR_MS)
     assert (await here.row(id_)).not_before_ms is None
     assert await claimed(target) == [id_]
+
+
+@pytest.mark.parametrize("hours", [-3, 3])
+async def test_the_first_job_of_a_process_goes_by_the_clock_of_redis(here, hours):
+    """Though this machine's clock is hours off, and no reply of Redis has told its time yet."""
+    here.time.now_ms = round((time.time() + hours * 3600) * 1000)
+    for seconds, due_s in ((60, 60), (-60, None)):
+        target = await here.make(new_room_name(), pending_ttl="1h")
+        assert not target.clock.is_known
+        now_ms = here.time()
+        row = await here.row(await here.submit(target, run_at_ms=now_ms + 1000 * seconds))
+        assert row.not_before_ms == (None if due_s is None else now_ms + 1000 * due_s)
+        expires_ms = now_ms + 1000 * (due_s or 0) + HOUR_MS
+        assert row.expires_ms == pytest.approx(expires_ms, abs=60_000)
 
 
 async def test_it_expires_after_its_time_not_after_its_submission(here, target):
