@@ -197,7 +197,7 @@ class SubmitJob(Body):
 
 class SubmitJobs(Body):
     jobs: Annotated[list[SubmitJob], Field(min_length=1, max_length=MAX_BULK_JOBS)]
-    """The jobs, 100 at most, each as in `POST /v1/jobs`."""
+    """The jobs, 100 at most and 256 KB in all, each as in `POST /v1/jobs`."""
 
 
 class RefusedJob(Reply):
