@@ -4,6 +4,7 @@ again. Each at its exact moment, within one process."""
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from sidecar.jobs import retry_policy
 from sidecar.jobs.call_result import CallResult
@@ -13,7 +14,7 @@ from sidecar.jobs.store.due_jobs import BYTES_PER_DELETE
 from sidecar.jobs.store.target_queue import LOCK_S
 from sidecar.jobs.worker import reconciler, target_worker
 from sidecar.jobs.worker.target_call import LateCallError
-from sidecar.jobs.worker.target_worker import WorkerPool
+from sidecar.jobs.worker.target_worker import LATE_ATTEMPTS, WorkerPool
 from sidecar.kit.errors import StoreError
 from tests.jobs.bench import running, until
 
@@ -102,6 +103,25 @@ async def test_a_call_that_is_too_late_for_strict_is_made_later(here):
     late, sent = windows
     assert late.from_s < late.until_s
     assert late.from_s < sent.from_s
+
+
+async def test_a_call_that_is_always_too_late_for_strict_is_warned_of(here):
+    """It would be claimed again and again until its job expires, and nobody would know why."""
+    target = await here.target(strict=True, rate=5, kinds=["offline"])
+
+    async def call(*_: object, **__: object) -> None:
+        raise LateCallError
+
+    here.egress.call = call
+    id_ = await here.submit(target)
+    with capture_logs() as logs:
+        async with running(here.worker(target).run()), asyncio.timeout(20):
+            while (await here.row(id_)).attempts < LATE_ATTEMPTS + 1:
+                await asyncio.sleep(0.01)
+                here.time.forward(0.1)
+    late = [entry for entry in logs if entry["event"] == "call_too_late"]
+    levels = [(entry["log_level"], "hint" in entry) for entry in late[:LATE_ATTEMPTS]]
+    assert levels == [("info", False)] * (LATE_ATTEMPTS - 1) + [("warning", True)]
 
 
 async def test_what_ended_while_redis_was_away_leaves_the_queue(here):

@@ -45,6 +45,8 @@ SLOW_START_S = 0.1
 #: it is done, and how much later it may be sent at most, in seconds. The rest of STRICT_SPREAD_S is
 #: for the way to the target.
 STRICT_HOLD_S, STRICT_LATE_S = 0.2, 0.075
+#: From which attempt of a job on a call that is too late for `strict` is warned of.
+LATE_ATTEMPTS = 3
 #: The pause between attempts to renew locks while Redis is unavailable, in seconds.
 RENEW_RETRY_S = 0.2
 #: The pauses between attempts to write a result.
@@ -251,7 +253,7 @@ class TargetWorker:
                 await asyncio.shield(self._hand_over(call.claim))
             raise
         except LateCallError:
-            log.info("call_too_late", job=job.id, target=target.name)
+            _log_late_call(job)
             await self._reset_to_pending(call.claim, "its worker was too slow for strict")
             await self._drop(call.claim, retry_ms=target.clock.now_ms())
             return
@@ -379,6 +381,15 @@ class TargetWorker:
                     fields["trace_id"] = call.trace_id
                 log.info("call_cut_off", **fields)
                 call.task.cancel()
+
+
+def _log_late_call(job: Job) -> None:
+    fields = {"job": job.id, "target": job.target, "attempt": job.attempts}
+    if job.attempts < LATE_ATTEMPTS:
+        log.info("call_too_late", **fields)
+    else:
+        hint = "with strict, a connection to the target must open within 0.2 s"
+        log.warning("call_too_late", **fields, hint=hint)
 
 
 _PoolEntry: TypeAlias = tuple[TargetWorker, asyncio.Task[None]]
