@@ -128,9 +128,11 @@ async def _measure_case(name: str, url: str, tasks: int, seconds: float) -> Run:
 
         async def keep_sending() -> None:
             nonlocal sent
-            while time.perf_counter() < begin_s + seconds:
+            is_over = False
+            while not is_over:
                 await send()
                 sent += 1
+                is_over = time.perf_counter() >= begin_s + seconds
 
         await asyncio.gather(*(keep_sending() for _ in range(tasks)))
         lasted_s, cpu_s = time.perf_counter() - begin_s, time.process_time() - begin_cpu_s

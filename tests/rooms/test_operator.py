@@ -140,8 +140,8 @@ async def test_a_wrong_change_is_named_and_changes_nothing(site, change, named):
 
 @pytest.mark.parametrize("body", [b"{", b"\xff\xfe", b"[" * 50_000, b""])
 async def test_a_body_that_is_no_json(site, body):
-    """The response is a 422, never a 500."""
-    assert (await site.ops.patch(path(site), data=body, headers=TOKEN)).status == 422
+    """The response is a 400, never a 500."""
+    assert (await site.ops.patch(path(site), data=body, headers=TOKEN)).status == 400
 
 
 async def test_resetting_empties_the_line_only(site):
