@@ -24,7 +24,7 @@ window = "1s"
 on_exceed = "pace"
 key = "{biz}:{channel}"
 """
-#: Follows the block of docs/api.md. Prints which library AsyncClient uses.
+#: Follows the blocks of docs/api.md. Prints which library AsyncClient uses.
 ASYNC = """
 import asyncio, sys
 from waitroom import AsyncClient
@@ -95,11 +95,13 @@ def test_it_is_all_that_a_program_needs(wheel, service, tmp_path, which, extra):
         assert len(listed) <= MAX_PACKAGES
         assert size_mb(packages) <= MAX_MB
     text = (ROOT / "docs/api.md").read_text()
-    (block,) = re.findall(r"```python\n(.*?)```", text[text.index("## In Python") :], re.DOTALL)
-    block = re.sub(r"\[.*\], token=\"…\"", "client_addresses, token=token", block)
+    blocks = re.findall(r"```python\n(.*?)```", text[text.index("## In Python") :], re.DOTALL)
+    lines = re.sub(
+        r'Client\(.*, token="…"', "Client(client_addresses, token=token", "".join(blocks)
+    )
     names = f"client_addresses, token = {service.urls!r}, {ADMIN!r}\n"
-    said = run([python, "-I", "-X", "dev", "-c", names + block + ASYNC])
-    fence, done, transport = said.splitlines()
-    assert int(fence.split()[-1]) > 0
-    assert done == "completed 200"
+    said = run([python, "-I", "-X", "dev", "-c", names + lines + ASYNC])
+    fence, done, second_fence, *others, transport = said.splitlines()
+    assert 0 < int(fence.split()[-1]) < int(second_fence.split()[-1])
+    assert [done, *others] == 3 * ["completed 200 None"]
     assert transport == ("AiohttpTransport" if extra else "AsyncHttpxTransport")
