@@ -103,14 +103,14 @@ def check_webhook_secret(secret: str) -> None:
     """Raise ValueError, without the secret, if a secret that signs webhooks is not valid."""
     if len(secret) < MIN_WEBHOOK_SECRET_LENGTH:
         raise ValueError(f"fewer than {MIN_WEBHOOK_SECRET_LENGTH} characters")
+    if not secret.startswith(STANDARD_PREFIX):
+        return
     low, high = STANDARD_SECRET_BYTES
     try:
-        is_valid = (
-            not secret.startswith(STANDARD_PREFIX) or low <= len(_standard_key(secret)) <= high
-        )
+        size = len(_standard_key(secret))
     except ValueError:
-        is_valid = False
-    if not is_valid:
+        size = 0
+    if not low <= size <= high:
         raise ValueError(
             f"after {STANDARD_PREFIX} comes the base64 of {low} to {high} bytes, such as that of "
             "openssl rand -base64 32"
