@@ -19,7 +19,7 @@ NPM := node_modules/.package-lock.json
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest
 
 .PHONY: help install dev run crowd unit test test-all lint types docs docs-serve check wheel \
-	constraints bench bench-history bench-opening bench-limits bench-jobs bench-client \
+	constraints bench bench-history bench-opening bench-limits bench-jobs bench-client bench-waits \
 	loadtest faults clean
 
 help:
@@ -41,6 +41,7 @@ help:
 	@echo "  make bench-limits   rate limits beside the limits library"
 	@echo "  make bench-jobs     jobs beside the arq library"
 	@echo "  make bench-client   the Python client beside aiohttp and httpx2"
+	@echo "  make bench-waits    contended leases beside redis-py's lock, and an instant job"
 	@echo "  make loadtest       a room with up to 3,000 Locust users (REPLICAS=)"
 	@echo "  make faults         break everything under load, write docs/reliability.md"
 	@echo "Docs and upkeep"
@@ -130,6 +131,10 @@ bench-jobs: $(ALL)
 bench-client: $(ALL)
 	@scripts/install-packages run
 	@$(BIN)/python -m loadtest client $(if $(QUICK),--quick)
+
+bench-waits: $(ALL)
+	@scripts/install-packages run
+	@$(BIN)/python -m loadtest waits $(if $(QUICK),--quick)
 
 loadtest: $(ALL)
 	@scripts/install-packages run
