@@ -20,7 +20,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest
 
 .PHONY: help install dev run crowd unit test test-all lint types docs docs-serve check wheel \
 	constraints bench bench-history bench-opening bench-limits bench-jobs bench-client bench-waits \
-	loadtest faults clean
+	loadtest faults pictures clean
 
 help:
 	@echo "Use"
@@ -46,6 +46,7 @@ help:
 	@echo "  make faults         break everything under load, write docs/reliability.md"
 	@echo "Docs and upkeep"
 	@echo "  make docs           build the documentation in .site; make docs-serve serves it"
+	@echo "  make pictures       make the pictures of the README and docs again"
 	@echo "  make dev            install everything that tests, measurements and docs need, in .venv"
 	@echo "  make wheel          build wheels and source archives of client and server in dist/"
 	@echo "  make constraints    resolve constraints.txt again, with uv (ARGS=--upgrade)"
@@ -143,6 +144,11 @@ loadtest: $(ALL)
 faults: $(ALL)
 	@scripts/install-packages run
 	@$(BIN)/python -m tests.faults $(if $(QUICK),--quick)
+
+pictures: $(ALL)
+	@scripts/install-packages run
+	@scripts/install-browser
+	@$(BIN)/python -m tests.pictures
 
 $(INSTALLED): pyproject.toml client/pyproject.toml constraints.txt
 	@scripts/make-venv $(PYTHON) ""
