@@ -94,10 +94,7 @@ def _parse_headers(
 @click.option("--wait", "is_waiting", is_flag=True, help="Until it has ended, or is called.")
 @EVERY
 @click.option(
-    "--file",
-    type=click.File("rb", lazy=True),
-    metavar="FILE",
-    help="Many jobs, a JSON object a line; or -.",
+    "--file", type=click.Path(), metavar="FILE", help="Many jobs, a JSON object a line; or -."
 )
 @JSON
 @pass_client
@@ -107,7 +104,7 @@ def submit(
     target: str | None,
     is_waiting: bool,
     every: float,
-    file: IO[bytes] | None,
+    file: str | None,
     **request: Any,
 ) -> None:
     """Submit a job. Prints its id, and its state to standard error. With --wait, prints the body of
@@ -120,8 +117,11 @@ def submit(
     if file is not None:
         if is_waiting or any(value for name, value in request.items() if name != "as_json"):
             raise click.UsageError("--file has the jobs: say only TARGET and --json beside it")
-        _submit_lines(client, file, target, as_json=request["as_json"])
-        return
+        try:
+            with click.open_file(file, "rb") as lines:
+                _submit_lines(client, lines, target, as_json=request["as_json"])
+        except OSError as error:
+            raise BadValue(f"{file}: {error.strerror}") from None
     if target is None:
         raise click.UsageError("say TARGET, or --file FILE")
     if (as_json := request.pop("as_json")) and is_waiting:
