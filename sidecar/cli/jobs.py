@@ -51,7 +51,7 @@ STYLES = {
 
 @click.group(cls=ReplicaGroup)
 def jobs() -> None:
-    """Submit jobs, look them up and wait for them, through a replica's ops listener."""
+    """Submit jobs, look them up and wait for them."""
 
 
 def _parse_headers(

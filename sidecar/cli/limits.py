@@ -29,8 +29,7 @@ _LIMITS = "/v1/limits"
 
 @click.group(cls=ReplicaGroup)
 def limits() -> None:
-    """Ask rate limits, show them, and change those of single keys, through a replica's ops
-    listener."""
+    """Ask rate limits, show them, and change those of single keys."""
 
 
 def _print_rules(document: dict[str, Any]) -> None:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from sidecar.cli.config import CONFIG, load_settings
-from sidecar.cli.output import BadValue
+from sidecar.cli.output import BadValue, CommandGroup
 
 if TYPE_CHECKING:
     from sidecar.rooms.settings import RoomSettings
 
 
-class _PageGroup(click.Group):
+class _PageGroup(CommandGroup):
     """A group that reads an argument that is no command's name as the file for `nginx`."""
 
     def resolve_command(
