@@ -48,7 +48,7 @@ def nginx(file: str | None = None) -> None:
 
     path = Path(file) if file else find_share("static") / "waiting.html"
     try:
-        text = format_for_nginx(path.read_text(encoding="utf-8"), Languages(path.parent).tags)
+        text = format_for_nginx(path.read_text(encoding="utf-8"), Languages(path.parent))
     except (OSError, ValueError) as error:
         raise click.ClickException(f"{path}: {error}") from None
     click.echo(text, nl=False)
