@@ -29,10 +29,10 @@ from waitroom.errors import (
     UnavailableError,
     WaitroomError,
 )
-from waitroom.jobs import AsyncJobs, JobRequest, Jobs, JobSubmission
+from waitroom.jobs import AsyncJobs, JobRequest, Jobs
 from waitroom.leases import AsyncLease, Lease
 from waitroom.limits import HeldPermit
-from waitroom.model import Job, JobResult, Permit, Room, SubmittedJobs, Visitor
+from waitroom.model import Job, JobResult, Permit, Room, Visitor
 from waitroom.rooms import AsyncRooms, Rooms
 
 __all__ = [
@@ -46,7 +46,6 @@ __all__ = [
     "Job",
     "JobRequest",
     "JobResult",
-    "JobSubmission",
     "Jobs",
     "Lease",
     "LeaseLost",
@@ -57,7 +56,6 @@ __all__ = [
     "RejectedError",
     "Room",
     "Rooms",
-    "SubmittedJobs",
     "TimeoutError",
     "UnavailableError",
     "Visitor",

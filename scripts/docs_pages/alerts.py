@@ -27,8 +27,8 @@ what to do. How to use the file, and who is notified: [metrics](metrics.md#alert
 | warning | Look at it today. |
 | info | It may be on purpose. |
 
-`ROOM`, `TARGET`, `LIMIT` and `JOB` (the scrape job, one for each site) stand for names, `N` for the
-number. Thresholds are the first rules of the file:"""
+`ROOM`, `TARGET`, `LIMIT`, `WEBHOOK` and `JOB` (the scrape job, one for each site) stand for names,
+`N` for the number. Thresholds are the first rules of the file:"""
 
 _RULES_HEAD = """\
 # Numbers and alerts of Waitroom's rooms and targets. Each metric: docs/metrics-reference.md.

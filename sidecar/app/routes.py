@@ -149,7 +149,7 @@ def create_ops_app(
     if app[OPERATORS].is_on:
         app.cleanup_ctx.append(alerts.evaluate_forever)
     overview = OverviewRows(
-        services.metrics, services.leases, services.limits, services.jobs, settings.webhooks
+        services.metrics, services.leases, services.limits, services.jobs, services.webhooks
     )
     app[LIVE] = Live(services.rooms, alerts, overview)
     app[FIND_OWNER] = find_owner

@@ -24,7 +24,8 @@ RUN_RETRIES = 3
 
 @click.group(cls=ReplicaGroup)
 def leases() -> None:
-    """Show who holds what, release it, or hold it for a command."""
+    """Show who holds which resource, release it, or hold it while a command runs, through a
+    replica's ops listener."""
 
 
 def _print_leases(document: dict[str, Any]) -> None:

@@ -5,33 +5,13 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, NoReturn, ParamSpec
 
 import click
 
 P = ParamSpec("P")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-
-class CommandGroup(click.Group):
-    """A group whose help shows the first sentence of each command's help, however long it is."""
-
-    #: The names of the commands, by the headings of the help. Empty: all are under "Commands".
-    sections: Mapping[str, Sequence[str]] = {}
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        names = self.list_commands(ctx)
-        width = max(map(len, names))  # of all sections, so that their summaries are aligned
-        for heading, section in (self.sections or {"Commands": names}).items():
-            commands = ((name, self.get_command(ctx, name)) for name in section)
-            with formatter.section(heading):
-                formatter.write_dl(
-                    [
-                        (f"{name:<{width}}", command.get_short_help_str(limit=1000))
-                        for name, command in commands
-                        if command
-                    ]
-                )
 
 
 class Unreachable(click.ClickException):
@@ -103,6 +83,12 @@ def format_cell(value: object) -> str:
     """Format a value as one line without control characters, which a client may have sent."""
     text = "" if value is None else str(value)
     return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def format_time(moment: datetime) -> str:
+    """Format a time in the local zone, with the day if it is not today."""
+    local, today = moment.astimezone(), datetime.now(UTC).astimezone().date()
+    return f"{local:%H:%M:%S}" if local.date() == today else f"{local:%d %b %H:%M}"
 
 
 def combine(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:

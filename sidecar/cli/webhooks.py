@@ -4,12 +4,13 @@ import asyncio
 import sys
 import time
 from collections import Counter
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from sidecar.cli.config import Settings, load_settings
-from sidecar.cli.output import JSON, print_json, print_table
+from sidecar.cli.output import JSON, format_time, print_json, print_table
 from sidecar.cli.replica_client import (
     Client,
     ReplicaGroup,
@@ -21,28 +22,46 @@ from sidecar.cli.replica_client import (
 if TYPE_CHECKING:
     from sidecar.kit.http_post import PostResult
 
-STYLES = {"taken": "green", "not taken": "red", "delivered": "green", "failed": "red"}
+STYLES = {
+    "taken": "green",
+    "not taken": "red",
+    "delivered": "green",
+    "failed": "red",
+    "delivers": "green",
+    "retrying": "yellow",
+}
+STATES = {
+    "unused": "nothing sent",
+    "delivers": "delivers",
+    "waiting": "waiting",
+    "retrying": "retrying",
+    "failing": "not delivered",
+}
 _WEBHOOKS = "/admin/webhooks"
 
 
 @click.group(cls=ReplicaGroup)
 def webhooks() -> None:
-    """Test webhooks, list their deliveries, and send messages again."""
+    """Test the webhooks that the settings name, list their deliveries, and send messages again."""
 
 
 def _print_webhooks(document: dict[str, Any]) -> None:
-    fields = "name", "host", "waiting", "failed", "delivered"
-    rows = []
+    fields = "host", "waiting", "failed", "delivered"
+    rows, styles = [], dict(STYLES)
     for webhook in document["webhooks"]:
         last = webhook["last"]
         event = f"{last['event']} {last['state']}" if last else "-"
-        rows.append((*(webhook[name] for name in fields), event))
-    print_table(("webhook", *fields[1:], "last"), rows)
+        state = STATES[webhook["state"]]
+        if since := webhook["failing_since"]:
+            state += f" since {format_time(datetime.fromisoformat(since))}"
+            styles[state] = "red"
+        rows.append((webhook["name"], state, *(webhook[name] for name in fields), event))
+    print_table(("webhook", "state", *fields, "last"), rows, styles=styles)
 
 
 @webhooks.reply_command(_print_webhooks, name="list")
 def list_webhooks(client: Client) -> Any:
-    """List the webhooks, and how many of their stored messages wait, failed and were delivered."""
+    """List the webhooks: whether they deliver, and their stored messages by state."""
     return client.request("GET", _WEBHOOKS)
 
 

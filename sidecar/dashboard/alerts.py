@@ -27,6 +27,7 @@ from sidecar.kit.errors import StoreError
 from sidecar.kit.tasks import stop_workers
 from sidecar.limits.metrics import LimitMetrics
 from sidecar.rooms.service import WaitingRoom, WaitingRooms
+from sidecar.rooms.statistics import STAGE_WITHOUT_CALLS
 from sidecar.visitors.model import Phase
 from sidecar.webhooks.metrics import WebhookMetrics
 
@@ -38,8 +39,6 @@ SEVERITIES = ("critical", "warning", "info")
 #: The outcomes of a limit that are not counted in Redis, and the results of a lost webhook.
 UNCOUNTED = {"admitted_alone", "refused_alone"}
 UNDELIVERED = {"failed", "dropped"}
-#: The recovery_stage in which nobody is called.
-STAGE_WITHOUT_CALLS = 2
 _COMPARE = {">": operator.gt, "<": operator.lt, "==": operator.eq}
 
 Figures: TypeAlias = dict[str, float]
@@ -48,7 +47,8 @@ log = structlog.get_logger()
 
 
 class Subject(NamedTuple):
-    """What an alert is about: a room, limit or target, or the whole site if the kind is empty."""
+    """What an alert is about: a room, limit, target or webhook, or the whole site if the kind is
+    empty."""
 
     kind: str = ""
     name: str = ""
@@ -216,6 +216,8 @@ class Alerts:
             figures[Subject("limit", limit)]["uncounted_per_second"] = n / 60
         for (room, event), n in increases(webhooks, 900, now_ms, result=UNDELIVERED).items():
             figures[Subject("room", room, event)]["undelivered_15m"] = n
+        for (name,), lag_s in sum_samples(metrics_of(WebhookMetrics).lag).items():
+            figures[Subject("webhook", name)]["webhook_lag_seconds"] = lag_s
         for (room,), n in increases(history.recorder_errors, 600, now_ms).items():
             figures[Subject("room", room)]["recorder_errors_10m"] = n
         for (room,), lag_s in sum_samples(history.recorder_lag).items():

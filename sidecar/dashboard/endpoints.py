@@ -1,6 +1,7 @@
 """Endpoints of the dashboard: its page, its live events, log-in and log-out."""
 
 import contextlib
+from functools import partial
 from typing import Literal
 from urllib.parse import parse_qs
 
@@ -94,6 +95,11 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
     return response
 
 
+async def redirect_to_form(_: web.Request) -> web.Response:
+    """Redirect a browser that has reloaded the page of a refused log-in."""
+    return _redirect_to_dashboard()
+
+
 async def log_in(request: web.Request) -> web.Response:
     """Log in with the fields of login.html: an operator's name and password, or the admin token and
     a name for the log."""
@@ -106,6 +112,7 @@ async def log_in(request: web.Request) -> web.Response:
         return refused
     fields = await _read_form(request)
     name, secret = clean_name(fields.get("name", "")), fields.get("token", "").strip()
+    respond_form = partial(_respond_form, request, name=name)
     by = await _check_secret(request, name, secret)
     # Other passwords from this IP address may have been wrong while this one was checked.
     if refused := _check_throttle(request):
@@ -116,13 +123,13 @@ async def log_in(request: web.Request) -> web.Response:
         note = "That is not the admin token (admin_token in the settings)."
         if operators.accounts.named:
             note = "The name or the password is wrong."
-        return _respond_form(request, 401, note)
+        return respond_form(401, note)
     if not name:
         note = "Say who you are: the log keeps the name with what you do."
-        return _respond_form(request, 422, note)
+        return respond_form(422, note)
     if by == "token" and operators.accounts.is_taken(name):
         note = f"{name} is the name of an operator, who logs in with a password. Give another name."
-        return _respond_form(request, 422, note)
+        return respond_form(422, note)
     log.info("login", operator=name, by=by)
     cookie = operators.log_in(name) if by == "token" else operators.log_in_by_password(name)
     return _redirect_to_dashboard(
@@ -182,8 +189,11 @@ async def log_out(request: web.Request) -> web.Response:
     return _redirect_to_dashboard(f"{COOKIE}=; Max-Age=0; Path=/; HttpOnly; SameSite=Strict")
 
 
-def _respond_form(request: web.Request, status: int = 200, note: str = "") -> web.Response:
-    """Return the log-in form with labels for passwords, the admin token or both."""
+def _respond_form(
+    request: web.Request, status: int = 200, note: str = "", *, name: str = ""
+) -> web.Response:
+    """Return the log-in form with labels for passwords, the admin token or both, and with the name
+    that was typed before."""
     operators = request.app[OPERATORS]
     secret, hint = "Admin token", "admin_token in the replica's settings."
     if operators.accounts.named:
@@ -191,7 +201,8 @@ def _respond_form(request: web.Request, status: int = 200, note: str = "") -> we
         if operators.has_token:
             secret = "Password, or admin token"  # noqa: S105 - a label
             hint = "Your own password; or the admin_token, with a name that is no operator's."
-    return pages.build_response("login.html", status, note=note, secret=secret, hint=hint)
+    texts = {"note": note, "name": name, "secret": secret, "hint": hint}
+    return pages.build_response("login.html", status, **texts)
 
 
 def _redirect_to_dashboard(cookie: str = "") -> web.Response:
@@ -217,6 +228,7 @@ ROUTES = (
     web.get("/dashboard{slash:/?}", show_page),
     web.get("/dashboard/session", get_session),
     web.get("/dashboard/events", stream_events, allow_head=False),
+    web.get("/dashboard/login", redirect_to_form),
     web.post("/dashboard/login", log_in),
     web.post("/dashboard/logout", log_out),
     web.get("/dashboard/static/{name}", get_file),

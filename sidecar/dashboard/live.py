@@ -28,6 +28,7 @@ from sidecar.rooms.statistics import (
     compute_steps,
     compute_wait_percentiles,
     describe_sub_queues,
+    name_state,
 )
 from sidecar.visitors.model import Phase
 
@@ -51,7 +52,7 @@ SNAPSHOT_FIELDS = (
 )
 #: The fields of a room that a wall display shows.
 WALL_FIELDS = (
-    *("room", "now_ms", "mode", "phase", "away", "event", "coming"),
+    *("room", "now_ms", "state", "phase", "away", "event", "coming"),
     *("waiting", "active", "provisional", "wait_seconds", "a_minute"),
 )
 #: What the charts show of each minute of the last hour.
@@ -214,6 +215,7 @@ class Live(LongPolls):
     def _describe_room(self, room: WaitingRoom) -> dict[str, Any]:
         snapshot, settings, now_ms = room.snapshot, room.settings, room.clock.now_ms()
         moments = settings.moments(now_ms)
+        is_away = room.store.is_away or snapshot is None or now_ms - snapshot.now_ms > MAX_AGE_MS
         from_store: dict[str, Any] = {}
         if snapshot is not None:
             from_store = {
@@ -227,13 +229,15 @@ class Live(LongPolls):
         return {
             "room": room.name,
             "now_ms": now_ms,
+            "state": name_state(settings, None if is_away else snapshot),
             "mode": settings.mode,
             "phase": moments.phase,
             "event": _describe_event(moments.event),
             "coming": _describe_event(moments.coming),
             "classes": list(settings.classes),
-            "away": room.store.is_away or snapshot is None or now_ms - snapshot.now_ms > MAX_AGE_MS,
+            "away": is_away,
             "on_store_failure": settings.on_store_failure,
+            "site": settings.public_url,
             "settings": {name: getattr(settings, name) for name in SHOWN_SETTINGS},
             # The configured values of the settings that are shown or changed.
             "file": shorten_values(

@@ -1,12 +1,13 @@
 """Collects the rows of leases, limits, targets and webhooks for the dashboard's overview.
 
-The rows are collected every few seconds while anybody views the dashboard. Only leases are read
-from Redis. The other figures are the replica's own counters and states of the targets.
+The rows are collected every few seconds while anybody views the dashboard. Leases and messages of
+webhooks are read from Redis. The other figures are the replica's own counters and states of the
+targets.
 """
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sidecar.dashboard.alerts import Increases, sum_samples
@@ -16,11 +17,12 @@ from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.service import Jobs
 from sidecar.jobs.store.target_queue import QueueState
 from sidecar.jobs.targets import Target
+from sidecar.kit.clock import iso
 from sidecar.kit.errors import StoreError
 from sidecar.leases.service import Leases, TemplateLeases
 from sidecar.limits.metrics import LimitMetrics
 from sidecar.limits.service import Limits
-from sidecar.webhooks.settings import Webhook
+from sidecar.webhooks.service import ConfiguredWebhook, Webhooks
 
 #: The maximum number of rows of one kind, and of resources that are read of a template.
 MAX_ROWS = 200
@@ -41,7 +43,7 @@ class OverviewRows:
         leases: Leases,
         limits: Limits,
         jobs: Jobs | None,
-        webhooks: Mapping[str, Webhook],
+        webhooks: Webhooks,
     ) -> None:
         self._metrics, self._leases, self._limits = metrics, leases, limits
         self._jobs, self._webhooks = jobs, webhooks
@@ -51,15 +53,13 @@ class OverviewRows:
         """Return the first rows of each kind, and how many more there are."""
         templates = [*self._leases]
         leases = await asyncio.gather(*map(_read_template, templates[:MAX_ROWS]))
-        webhooks = (
-            {"name": name, "host": hook.host, "events": hook.events, "rooms": hook.rooms}
-            for name, hook in self._webhooks.items()
-        )
+        webhooks = [*self._webhooks]
+        webhook_rows = await asyncio.gather(*map(_read_webhook, webhooks[:MAX_ROWS]))
         return {
             "leases": _cap_rows(leases, len(templates)),
             "limits": _cap_rows(self._build_limit_rows()),
             "targets": _cap_rows(self._build_target_rows()),
-            "webhooks": _cap_rows(webhooks),
+            "webhooks": _cap_rows(webhook_rows, len(webhooks)),
         }
 
     def _count_increase(self, key: tuple[str, ...], value: float) -> float:
@@ -136,6 +136,18 @@ async def _read_template(template: TemplateLeases) -> dict[str, Any]:
         ],
         "more": max(0, len(queues) - MAX_QUEUES),
     }
+
+
+async def _read_webhook(webhook: ConfiguredWebhook) -> dict[str, Any]:
+    settings = webhook.settings
+    row: dict[str, Any] = {"name": webhook.name, "host": settings.host, "events": settings.events}
+    try:
+        found = await webhook.read_health()
+    except StoreError:
+        return {**row, "state": "away"}
+    since_ms = found.failing_since_ms
+    since = None if since_ms is None else iso(since_ms)
+    return {**row, "state": found.state, "failing_since": since, **found.health.counts}
 
 
 def _cap_rows(rows: Iterable[dict[str, Any]], count: int | None = None) -> dict[str, Any]:

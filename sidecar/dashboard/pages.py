@@ -39,7 +39,7 @@ STREAM_HEADERS = {
 }
 
 
-def build_response(name: str, status: int = 200, **texts: str) -> web.Response:
+def build_response(name: str, status: int = 200, /, **texts: str) -> web.Response:
     """Return a response with a file. Each of `texts` replaces the HTML comment with its name."""
     page = load_files()[name]
     for comment, text in texts.items():

@@ -183,7 +183,8 @@ class RoomSettings(BaseModel):
     """Sends the webhook `queue_over` when more visitors than this wait, and again only after fewer
     than 80 % of this number waited."""
     public_url: Annotated[str, AfterValidator(_read_site)] | None = None
-    """Your site's URL without a path, for links in the webhook `called`. None: they are paths."""
+    """Your site's URL without a path, for links in the webhook `called` and on the dashboard. None:
+    the former are paths, and the dashboard has none."""
     message: str | None = Field(default=None, max_length=500)
     """A message from you on the waiting page. None: no message."""
     template: Annotated[str, AfterValidator(_check_template)] | None = None

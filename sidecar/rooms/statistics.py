@@ -4,9 +4,11 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
+from sidecar.rooms.schemas.rooms import RoomStateName
 from sidecar.rooms.schemas.series import SeriesStep
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.replies import Snapshot
+from sidecar.visitors.model import Phase
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -14,7 +16,25 @@ HOUR_MS = 60 * MINUTE_MS
 ABANDONED = ("expired_silent", "expired_swept", "expired_no_show", "left_waiting", "left_called")
 #: The counters of ended sessions.
 ENDED = ("expired_session", "left_session", "released")
+#: The recovery_stage in which nobody is called.
+STAGE_WITHOUT_CALLS = 2
 _WAIT_PREFIX = "wait_"
+
+
+def name_state(settings: RoomSettings, snapshot: Snapshot | None) -> RoomStateName:
+    """Return the one word for what a room does, the first that applies. What an operator has set
+    takes precedence over the events. `snapshot` is None if Redis does not answer."""
+    if snapshot is None:
+        return "no_redis"
+    if snapshot.recovery_stage == STAGE_WITHOUT_CALLS:
+        return "recovering"
+    if settings.mode != "running":
+        return "off" if settings.mode == "open" else settings.mode
+    if snapshot.phase is not Phase.OPEN:
+        return "closed" if snapshot.phase is Phase.CLOSED else "prequeue"
+    if settings.total_active_users == 0:
+        return "cap_0"
+    return "at_cap" if snapshot.active >= settings.total_active_users else "running"
 
 
 def describe_sub_queues(settings: RoomSettings, snapshot: Snapshot) -> list[dict[str, Any]]:

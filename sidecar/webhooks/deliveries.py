@@ -2,8 +2,9 @@
 
 A detector enqueues a message in one of two queues, which are for events of rooms and for calls. The
 replica that holds the webhook's leader lease sends the first message of each queue and stores the
-result: delivered, failed, or to be retried later. An operator's request to resend a message is
-stored until the message is sent. A message has at most one such request.
+result: delivered, failed, or to be retried later. A message that failed ORDERED_ATTEMPTS times
+leaves its queue for that of the retries. An operator's request to resend a message is stored until
+the message is sent. A message has at most one such request.
 """
 
 import secrets
@@ -17,14 +18,19 @@ from sidecar.storage.redis.lua_source import source
 from sidecar.webhooks.model import AnyNotice, CallNotice, Document, Notice
 from sidecar.webhooks.redis_keys import webhook_key
 from sidecar.webhooks.retention import DELIVERED_LIMIT, FAILED_LIMIT, LOST_S, QUEUE_LIMIT, STORED_S
+from sidecar.webhooks.retry import ORDERED_ATTEMPTS
 
 DeliveryState = Literal["waiting", "delivered", "failed"]
 STATES: tuple[DeliveryState, ...] = get_args(DeliveryState)
-#: The two queues of the detectors, and the queue of messages that operators resend.
-QueueName = Literal["events", "calls", "resends"]
+#: The two queues of the detectors, the queue of messages that have left them after several failed
+#: attempts, and the queue of messages that operators resend.
+QueueName = Literal["events", "calls", "retries", "resends"]
 QUEUES: tuple[QueueName, ...] = get_args(QueueName)
 
-_KEYS = ("deliveries", "resends", *STATES, "events", "calls", "resending")
+_KEYS = (
+    *("deliveries", "resends", *STATES, "events", "calls", "retries"),
+    *("failures", "resending"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,20 @@ class QueueHead:
     #: The operator's request to resend the message, or "".
     resend_request: str
     now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether the messages of a webhook are delivered."""
+
+    #: How many stored messages are in each state.
+    counts: dict[str, int]
+    #: How many attempts failed since the last delivered message, at most ORDERED_ATTEMPTS, and when
+    #: the first of them began, ms.
+    failures: int
+    failing_since_ms: int | None
+    #: How long ago the oldest waiting message happened, in seconds. 0 if none waits.
+    lag_s: float
 
 
 class Deliveries:
@@ -101,20 +121,24 @@ class Deliveries:
     async def settle(self, head: QueueHead, delivery: Delivery, state: DeliveryState) -> None:
         """Store a message's result and new state, unless another replica has stored a result."""
         document, number = delivery.to_json(), _KEYS.index(state) + 1
+        has_failed = delivery.reason and delivery.attempts > (head.delivery or delivery).attempts
+        failure = f"{head.id} {delivery.attempts}" if has_failed else ""
+        leaves_queue = state == "waiting" and delivery.attempts >= ORDERED_ATTEMPTS
         await self._run_settle(
-            head.id, document, delivery.notice.at_ms, number, head.resend_request
+            *(head.id, document, delivery.notice.at_ms, number, head.resend_request),
+            *(failure, delivery.tried_ms or 0, delivery.due_ms if leaves_queue else ""),
         )
 
     async def delete(self, head: QueueHead) -> None:
         """Delete a message."""
-        await self._run_settle(head.id, "", 0, 0, head.resend_request)
+        await self._run_settle(head.id, "", 0, 0, head.resend_request, "", 0, "")
 
     async def tidy(self) -> None:
         """Delete messages that are too old or over the limit. `settle` also does this."""
         await self._run_settle()
 
     async def _run_settle(self, *message: Any) -> None:
-        limits = DELIVERED_LIMIT, FAILED_LIMIT, STORED_S, LOST_S
+        limits = DELIVERED_LIMIT, FAILED_LIMIT, STORED_S, LOST_S, ORDERED_ATTEMPTS
         await self._run_script("settle", *limits, *message)
 
     async def drop(self, id_: str, *, reason: str) -> Delivery | None:
@@ -137,10 +161,16 @@ class Deliveries:
         pairs = zip(ids, map(Delivery.read, documents), strict=True)
         return {id_: delivery for id_, delivery in pairs if delivery is not None}
 
-    async def count(self) -> dict[DeliveryState, int]:
-        """Count the stored messages by state."""
-        async with driver_errors("deliveries", self._timeout_s):
-            return {state: await self._redis.zcard(self._keys[state]) for state in STATES}
+    async def read_health(self) -> Health:
+        """Read how many messages are in each state, and whether they are delivered."""
+        counts, failures, since, oldest, now = await self._run_script("health")
+        oldest_ms = float(text(oldest) or now)
+        return Health(
+            dict(zip(STATES, counts, strict=True)),
+            failures,
+            int(float(text(since))) if since else None,
+            max(0.0, (now - oldest_ms) / 1000),
+        )
 
     async def read_page(
         self, states: Iterable[DeliveryState] = STATES, *, start: int = 0, limit: int

@@ -38,16 +38,19 @@ async def list_webhooks(request: web.Request) -> schemas.WebhookList:
 
 async def _describe_webhook(webhook: ConfiguredWebhook) -> schemas.WebhookState:
     settings = webhook.settings
-    latest = await webhook.deliveries.read_page(limit=1)
+    found = await webhook.read_health()
+    since_ms = found.failing_since_ms
     return schemas.WebhookState(
         name=webhook.name,
+        state=found.state,
+        failing_since=None if since_ms is None else iso(since_ms),
         host=settings.host,
         format=settings.format,
         is_signed=bool(settings.secret),
         events=[*settings.events],
         rooms=settings.rooms,
-        last=_describe_delivery(*latest[0]) if latest else None,
-        **await webhook.deliveries.count(),
+        last=_describe_delivery(*found.last) if found.last else None,
+        **found.health.counts,
     )
 
 
@@ -68,7 +71,7 @@ async def list_deliveries(
         webhook=page.webhook,
         deliveries=[_describe_delivery(state, delivery) for state, delivery in deliveries],
         next=page.next(len(deliveries)),
-        **await store.count(),
+        **(await store.read_health()).counts,
     )
 
 

@@ -1,11 +1,22 @@
 """The metrics of webhooks."""
 
-from sidecar.http.metrics import MetricSet, counter
+from sidecar.http.metrics import SHARED, MetricSet, counter, gauge
 
 
 class WebhookMetrics(MetricSet):
     """The counters of webhooks' messages, and of the called visitors in them."""
 
+    lag = gauge(
+        "waitroom_webhook_lag_seconds",
+        "Age of the oldest message that waits to be delivered. 0: none waits." + SHARED,
+        "webhook",
+    )
+    failing = gauge(
+        "waitroom_webhook_failing_since_timestamp_seconds",
+        "Unix time of the first of three or more failed attempts in a row, since which no message "
+        "was delivered. 0: there were fewer." + SHARED,
+        "webhook",
+    )
     webhooks = counter(
         "waitroom_webhooks",
         "Webhooks of this replica, by their final result: delivered, failed, dropped. Messages "

@@ -15,6 +15,10 @@ def webhook_key(webhook: str, part: str) -> str:
                 zset    id of a message in this state -> when the event happened, ms
     events, calls
                 zset    id of a waiting message in this queue -> its rank in the queue
+    retries     zset    id of a waiting message that has left its queue -> when the next attempt is
+                        due, ms
+    failures    zset    an attempt that failed since the last delivered message -> when it began,
+                        ms; only the first ones
     resending   string  the replica that holds the leader lease of the sender; expires
     """
     return f"waitroom:{{webhook:{webhook}}}:{part}"

@@ -16,6 +16,7 @@ from sidecar.http.models import (
 )
 from sidecar.http.problem_kinds import Kind, unknown
 from sidecar.webhooks.deliveries import DeliveryState
+from sidecar.webhooks.service import WebhookStateName
 
 UNKNOWN_WEBHOOK = unknown("webhook")
 UNKNOWN_DELIVERY = Kind(
@@ -107,6 +108,12 @@ class WebhookState(DeliveryCounts):
 
     name: str
     """The webhook's name in the settings."""
+    state: WebhookStateName
+    """`unused`: no message is stored. `delivers`: none waits. `waiting`: messages wait. `retrying`:
+    messages wait after a failed attempt. `failing`: nothing is delivered, after three failed
+    attempts in a row, or because the latest message was given up."""
+    failing_since: Time | None
+    """Since when nothing is delivered. null: `state` is not `failing`."""
     host: str
     """The host of the webhook's URL. The rest of the URL is secret."""
     format: Literal["generic", "slack", "dingtalk"]

@@ -1,10 +1,11 @@
 """Sends the messages of webhooks. For each webhook, one replica at a time sends.
 
-The replica that holds the webhook's leader lease sends from three queues concurrently: events,
-calls, and messages that operators resend. It sends the first message of a queue and stores the
-result in Redis. A message that waits for a retry delays the messages behind it. Each message is
-sent at least once: if a replica stops before it has stored the result, or its lease expires
-meanwhile, the next replica sends the message again with the same id.
+The replica that holds the webhook's leader lease sends from four queues concurrently: events,
+calls, retries, and messages that operators resend. It sends the first message of a queue and stores
+the result in Redis. A message that waits for a retry delays the messages behind it, until its third
+attempt has failed: then it moves to the queue of the retries. Each message is sent at least once:
+if a replica stops before it has stored the result, or its lease expires meanwhile, the next replica
+sends the message again with the same id.
 """
 
 import asyncio
@@ -32,12 +33,14 @@ from sidecar.webhooks.messages import compose_message, read_dingtalk_response
 from sidecar.webhooks.model import AnyNotice, CallNotice
 from sidecar.webhooks.redaction import redact_response
 from sidecar.webhooks.redis_keys import webhook_key
-from sidecar.webhooks.retry import EXPIRY_S, SCHEDULE, TIMEOUT_S
+from sidecar.webhooks.retry import EXPIRY_S, ORDERED_ATTEMPTS, SCHEDULE, TIMEOUT_S
 from sidecar.webhooks.service import ConfiguredWebhook, Webhooks
 from sidecar.webhooks.settings import Webhook
 
-#: The number of checks of the queues from one deletion of old messages to the next.
+#: The number of checks of the queues from one deletion of old messages to the next, and from one
+#: update of the metrics to the next.
 _CHECKS_PER_TIDY = 60
+_CHECKS_PER_UPDATE = 5
 _EXPIRED_REASON = "not sent: its calls are over, or the visitors have arrived"
 
 log = structlog.get_logger()
@@ -97,6 +100,8 @@ class Sender:
         key = webhook_key(webhook.name, "resending")
         self._lease = LeaderLease(redis, key, owner=self._replica, timeout_s=timeout_s)
         self._checks = 0
+        #: How many attempts of this replica failed in a row.
+        self._failures = 0
         webhook.export_zeros(room.name for room in rooms)
 
     async def check_queues(self) -> None:
@@ -105,6 +110,8 @@ class Sender:
             self.is_leader = await self._lease.hold(milliseconds=self.lease_ms)
             if self.is_leader and self._checks % _CHECKS_PER_TIDY == 0:
                 await self.webhook.deliveries.tidy()
+            if self._checks % _CHECKS_PER_UPDATE == 0:
+                self.webhook.export_health(await self.webhook.deliveries.read_health())
         except StoreError as error:
             log.warning("resends_failed", webhook=self.webhook.name, error=str(error))
             return
@@ -121,7 +128,7 @@ class Sender:
         await stop_workers(*self.tasks.values())
         if self.is_leader:
             with suppress(StoreError):
-                if waiting := (await self.webhook.deliveries.count())["waiting"]:
+                if waiting := (await self.webhook.deliveries.read_health()).counts["waiting"]:
                     hint = "another replica sends them, or this one when it is back"
                     name = self.webhook.name
                     log.warning("webhooks_undelivered", webhook=name, count=waiting, hint=hint)
@@ -147,6 +154,7 @@ class Sender:
         result, updated = PostResult(), delivery
         if notice is not None:
             result, updated = await self._send_once(delivery, notice)
+            self._failures = 0 if result.is_taken else self._failures + 1
         elif not isinstance(stored, CallNotice):
             updated = replace(delivery, reason="too old")
         elif head.resend_request or delivery.attempts:
@@ -154,9 +162,12 @@ class Sender:
         else:
             await self.webhook.deliveries.delete(head)
             return
-        pause_s = (
-            SCHEDULE.pause_s(updated.attempts, result.retry_after_s) if result.may_retry else None
-        )
+        after_s = result.retry_after_s
+        # While nothing is delivered, the next messages are tried less often, so that few of them
+        # use up their attempts. Calls expire too soon for that.
+        if self._failures > ORDERED_ATTEMPTS and not isinstance(stored, CallNotice):
+            after_s = max(after_s, SCHEDULE.backoff.delay_s(ORDERED_ATTEMPTS + 1))
+        pause_s = SCHEDULE.pause_s(updated.attempts, after_s) if result.may_retry else None
         due_ms = head.now_ms + round((time.monotonic() - start_s + (pause_s or 0)) * 1000)
         if pause_s is not None and due_ms < until_ms and not head.resend_request:
             self.webhook.log(stored, "retried", reason=updated.reason, in_s=round(pause_s, 1))

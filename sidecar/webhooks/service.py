@@ -8,12 +8,27 @@ import structlog
 from aiohttp import web
 
 from sidecar.kit.names import Named
-from sidecar.webhooks.deliveries import Deliveries
+from sidecar.webhooks.deliveries import Deliveries, Delivery, DeliveryState, Health
 from sidecar.webhooks.metrics import WebhookMetrics
 from sidecar.webhooks.model import AnyNotice, CallNotice
+from sidecar.webhooks.retry import ORDERED_ATTEMPTS
 from sidecar.webhooks.settings import TARGET_EVENT_NAMES, Webhook
 
+WebhookStateName = Literal["unused", "delivers", "waiting", "retrying", "failing"]
+
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookHealth:
+    """The state of a webhook, and what it is made from."""
+
+    state: WebhookStateName
+    #: Since when nothing is delivered, ms. None if the state is not failing.
+    failing_since_ms: int | None
+    health: Health
+    #: The latest message and its state. None if none is stored.
+    last: tuple[DeliveryState, Delivery] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +56,26 @@ class ConfiguredWebhook:
             if self.settings.has_calls:
                 for result in (*results, "came", "over", "lost"):
                     self.metrics.calls.labels(room, result)
+
+    def export_health(self, health: Health) -> None:
+        """Set the gauges of the webhook."""
+        is_failing = health.failures >= ORDERED_ATTEMPTS
+        since_ms = (health.failing_since_ms or 0) if is_failing else 0
+        self.metrics.failing.labels(self.name).set(since_ms / 1000)
+        self.metrics.lag.labels(self.name).set(health.lag_s)
+
+    async def read_health(self) -> WebhookHealth:
+        """Read whether messages are delivered. It is failing after three failed attempts in a row,
+        and if the latest message was given up. Raises StoreError."""
+        health = await self.deliveries.read_health()
+        last = next(iter(await self.deliveries.read_page(limit=1)), None)
+        if last and (last[0] == "failed" or health.failures >= ORDERED_ATTEMPTS):
+            since_ms = health.failing_since_ms or last[1].notice.at_ms
+            return WebhookHealth("failing", since_ms, health, last)
+        state: WebhookStateName = "delivers" if last else "unused"
+        if health.counts["waiting"]:
+            state = "retrying" if health.failures else "waiting"
+        return WebhookHealth(state, None, health, last)
 
     async def enqueue(self, notice: AnyNotice) -> None:
         """Enqueue a message, once by id. If too many wait, drop the oldest. Raises StoreError."""

@@ -62,6 +62,7 @@ async def test_every_figure_of_a_condition_is_computed(watched, monkeypatch):
     alerts._metrics.of(JobMetrics).targets.find = lambda _: Mock(breaker="closed")
     alerts._metrics.of(LimitMetrics).limit_decisions.labels("api", "admitted_alone")
     alerts._metrics.of(WebhookMetrics).webhooks.labels("shop", "room_full", "failed")
+    alerts._metrics.of(WebhookMetrics).lag.labels("team")
     alerts._metrics.of(HistoryMetrics).recorder_errors.labels("shop")
     alerts._metrics.of(HistoryMetrics).recorder_lag.labels("shop")
     await look(site, alerts)
@@ -135,6 +136,19 @@ def test_webhooks_that_fail_fire_by_room_and_event():
     alerts.update()
     (one,) = alerts.firing
     assert (one["alert"], one["name"], one["event"]) == ("WaitroomWebhooksFail", room, "room_full")
+
+
+def test_a_message_that_is_not_delivered_fires_for_its_webhook():
+    """By the age of the oldest message that waits."""
+    metrics = Metrics(WebhookMetrics)
+    alerts = Alerts(WaitingRooms([]), metrics)
+    metrics.of(WebhookMetrics).lag.labels("team").set(59)
+    alerts.update()
+    assert alerts.firing == []
+    metrics.of(WebhookMetrics).lag.labels("team").set(61)
+    alerts.update()
+    (one,) = alerts.firing
+    assert (one["alert"], one["kind"], one["name"]) == ("WaitroomWebhookLate", "webhook", "team")
 
 
 def test_an_increase_forgets_what_is_older_and_what_began_anew():

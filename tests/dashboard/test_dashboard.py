@@ -87,7 +87,17 @@ async def test_nobody_without_the_token_or_a_name(site, name, token, status):
     kind = {"Content-Type": "application/x-www-form-urlencoded"}
     reply = await site.ops.post("/dashboard/login", data=form, headers=kind)
     assert (reply.status, "Set-Cookie" in reply.headers) == (status, False)
-    assert re.search(r'role="alert">[A-Z]\w+ ', await reply.text())
+    text = await reply.text()
+    assert re.search(r'role="alert">[A-Z]\w+ ', text)
+    assert 'maxlength="64" value="' + ("me" if name == "me" else "") + '"' in text
+
+
+async def test_a_reload_after_a_refused_login_leads_to_the_form(site):
+    """And what was typed as a name is text there."""
+    reply = await log_in(site, name='"><b>Ann', token="wrong")
+    assert 'value="&quot;&gt;&lt;b&gt;Ann"' in await reply.text()
+    again = await site.ops.get("/dashboard/login", allow_redirects=False)
+    assert (again.status, again.headers["Location"]) == (303, "/dashboard")
 
 
 async def test_a_form_from_another_site_logs_nobody_in(site):
@@ -409,7 +419,7 @@ async def test_the_stream_tells_of_every_room(site):
     found = await read(stream, "now", "study")
     (room,) = found["now"]["rooms"]
     assert (room["room"], room["waiting"], room["active"]) == (site.room.name, 2, 3)
-    assert (room["mode"], room["changed"], room["away"]) == ("running", {}, False)
+    assert (room["state"], room["changed"], room["away"]) == ("at_cap", {}, False)
     assert room["file"] == room["settings"]
     study = found["study"]
     assert (study["room"], len(study["line"]), study["log"]) == (site.room.name, 2, [])

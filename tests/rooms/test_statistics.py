@@ -1,13 +1,24 @@
 """What an operator sees: steps of time, and percentiles of waits."""
 
+from dataclasses import replace
+
 import pytest
 
+from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.statistics import (
     HOUR_MS,
     MINUTE_MS,
     compute_growth,
     compute_steps,
     compute_wait_percentiles,
+    name_state,
+)
+from sidecar.rooms.store.replies import Snapshot
+from sidecar.visitors.model import Phase
+
+#: A room of two slots in which one visitor is.
+SNAPSHOT = Snapshot(
+    *(1_000, 0, 1, 0, 0, 0, None, {}, {}, {}, 0, 0, 0, 0, 0, 1),
 )
 
 
@@ -20,6 +31,29 @@ def sample(minute, *, waiting=0, wait_ms=-1, **totals):
         "wait_ms": wait_ms,
         "totals": totals,
     }
+
+
+@pytest.mark.parametrize(
+    ("settings", "snapshot", "state"),
+    [
+        ({}, {}, "running"),
+        ({}, {"active": 2}, "at_cap"),
+        ({}, {"active": 3, "waiting": 9}, "at_cap"),
+        ({"total_active_users": 0}, {"active": 3}, "cap_0"),
+        ({}, {"active": 2, "phase": Phase.PREQUEUE}, "prequeue"),
+        ({"total_active_users": 0}, {"phase": Phase.CLOSED}, "closed"),
+        ({"max_waiting": 0}, {"phase": Phase.CLOSED}, "draining"),
+        ({"queue_all": True, "max_waiting": 0}, {}, "paused"),
+        ({"suspended": True, "queue_all": True}, {"active": 2}, "off"),
+        ({"suspended": True}, {"recovery_stage": 2}, "recovering"),
+        ({"queue_all": True}, {"recovery_stage": 1}, "paused"),
+        ({"queue_all": True}, None, "no_redis"),
+    ],
+)
+def test_a_room_has_one_state(settings, snapshot, state):
+    """What an operator has set goes before the events, and both before whether a slot is free."""
+    found = None if snapshot is None else replace(SNAPSHOT, **snapshot)
+    assert name_state(RoomSettings(**{"total_active_users": 2, **settings}), found) == state
 
 
 def test_a_minute_is_the_difference_of_two_samples():

@@ -267,6 +267,8 @@ async def test_a_message_is_tried_until_the_turn_is_over(world, receiver, hook):
     world.hurries = True
     replica = await world.start(hook)
     await world.call_and_check()
+    await replica.settled()  # it leaves its queue, and the next check tries it again
+    await replica.send()
     await until(lambda: replica.counted("failed") == 1, "the end of trying")
     # The turn lasts for half a minute and a poll: pauses of 1, 4 and 16 s fit in.
     assert 2 <= len(receiver.came) <= 4

@@ -1,6 +1,7 @@
 """The sender of a webhook, with replicas that are killed at the worst moments."""
 
 import asyncio
+import time
 from base64 import b64encode
 from dataclasses import replace
 
@@ -91,9 +92,10 @@ async def send_first(replica, receiver) -> None:
 
 
 async def finish(replica) -> None:
-    """Send all messages that are due."""
-    await replica.send()
-    await replica.settled()
+    """Send all messages that are due, also those that leave their queue meanwhile."""
+    for _ in range(2):
+        await replica.send()
+        await replica.settled()
 
 
 # The queue.
@@ -135,14 +137,15 @@ async def test_a_message_without_a_secret_claims_no_standard(world, store, recei
 
 
 async def test_it_is_tried_again_with_growing_pauses(world, store, receiver):
-    """The messages stay in order, and the receiver can ask for a longer pause."""
+    """The messages stay in order until the first has failed three times. The receiver can ask for a
+    longer pause."""
     receiver.answers = [500, 502, (429, {"Retry-After": "77"}), 200]
     world.hurries = True
     replica = world.replica(hook(receiver))
     await enqueue(store, 1, 2)
     with capture_logs() as logs:
         await finish(replica)
-    assert receiver.ids == ["n1"] * 4 + ["n2"]
+    assert receiver.ids == ["n1"] * 3 + ["n2", "n1"]
     pauses = [line["in_s"] for line in logs if line["event"] == "webhook_retried"]
     assert 0.8 <= pauses[0] <= 1
     assert 3.2 <= pauses[1] <= 4
@@ -150,6 +153,130 @@ async def test_it_is_tried_again_with_growing_pauses(world, store, receiver):
     assert sum(pauses) - 0.2 <= (world.turn.now_ms - NOW_MS) / 1000 <= sum(pauses) + 1
     assert await world.states() == {"n1": "delivered", "n2": "delivered"}
     assert ((await one(store)).attempts, (await one(store)).status) == (4, 200)
+
+
+async def test_one_that_is_never_taken_holds_the_others_up_for_three_attempts(
+    world, store, receiver
+):
+    """The others are sent between its attempts, in order, and it has all of its attempts."""
+    receiver.answers = [503] * 3 + [200] * 2 + [503] * 9
+    world.hurries = True
+    replica = world.replica(hook(receiver))
+    await enqueue(store, 1, 2, 3)
+    await finish(replica)
+    assert receiver.ids == ["n1"] * 3 + ["n2", "n3"] + ["n1"] * 5
+    assert await world.states() == {"n1": "failed", "n2": "delivered", "n3": "delivered"}
+    assert (await one(store)).attempts == SCHEDULE.attempts
+
+
+async def test_a_receiver_that_takes_nothing_is_asked_less_often(world, store, receiver):
+    """The first message that steps aside is followed by one that is tried once a minute, so that
+    not all of them use up their attempts while the receiver is down."""
+    receiver.answers = [503] * 99
+    world.hurries = True
+    replica = world.replica(hook(receiver))
+    await enqueue(store, 1, 2, 3)
+    with capture_logs() as logs:
+        await replica.send()
+        await until(lambda: len(receiver.came) >= 6, "the attempts of the second")
+        replica.die()
+    retried = [(line["id"], line["in_s"]) for line in logs if line["event"] == "webhook_retried"]
+    pauses = [in_s for id_, in_s in retried if id_ == "n2"]
+    assert [round(in_s) for id_, in_s in retried if id_ == "n1"][:3] <= [1, 4, 16]
+    assert all(51 <= in_s <= 64 for in_s in pauses), retried
+    assert len(pauses) >= 2
+
+
+async def test_one_that_waits_for_its_fourth_attempt_is_there_once(world, store, receiver, quick):
+    """It is not lost when its replica dies, is not enqueued again, and can be answered late."""
+    receiver.answers = [None]
+    slow = world.replica(hook(receiver))
+    await enqueue(store, 1)
+    await send_first(slow, receiver)
+    await world.leases_run_out()
+    quick.answers = [503] * 3
+    world.hurries = True
+    heir = world.replica(hook(quick))
+    await heir.send()
+    await until(lambda: len(quick.came) == 3, "its third attempt")
+    heir.die()
+    world.hurries = False
+    while await world.redis.zcard(webhook_key(world.hook(), "retries")) == 0:
+        await asyncio.sleep(0.005)
+    await enqueue(store, 1)
+    assert await world.states() == {"n1": "waiting"}
+    assert await world.redis.zcard(webhook_key(world.hook(), "events")) == 0
+    # The first replica has lost its lease, and its attempt succeeds after all.
+    receiver.let_go()
+    await slow.settled()
+    assert await world.states() == {"n1": "delivered"}
+    await world.leases_run_out()
+    await finish(world.replica(hook(quick)))
+    assert (receiver.ids, quick.ids) == (["n1"], ["n1"] * 3)
+
+
+async def test_a_webhook_says_since_when_nothing_is_delivered(world, store, receiver):
+    """After three failed attempts in a row, of whichever messages, and until one is delivered."""
+    receiver.answers = [503, 503, 200, 503, 503, 503, 200]
+    world.hurries = True
+    replica = world.replica(hook(receiver))
+    webhook, states = replica.senders[0].webhook, []
+    labels = {"webhook": webhook.name}
+
+    async def read() -> tuple[str, float]:
+        """Return the state, and by the metrics since when nothing is delivered."""
+        replica.senders[0]._checks = 0  # the metrics are updated now
+        await finish(replica)
+        value = replica.metrics.registry.get_sample_value
+        since = value("waitroom_webhook_failing_since_timestamp_seconds", labels)
+        return (await webhook.read_health()).state, since
+
+    real = webhook.deliveries.settle
+
+    async def settle_and_look(*result) -> None:
+        await real(*result)
+        states.append((await webhook.read_health()).state)
+
+    assert await read() == ("unused", 0)
+    object.__setattr__(webhook.deliveries, "settle", settle_and_look)
+    began_ms = time.time() * 1000
+    await enqueue(store, 1)
+    await finish(replica)
+    assert states == ["retrying", "retrying", "delivers"]
+    await enqueue(store, 2, 3)
+    await replica.send()
+    await until(lambda: len(states) >= 6, "three failed attempts")
+    assert states[3:6] == ["retrying", "retrying", "failing"]
+    await finish(replica)
+    assert await read() == ("delivers", 0)
+    # What is given up at once is not delivered either.
+    receiver.answers = [404]
+    await enqueue(store, 4)
+    await finish(replica)
+    found = await webhook.read_health()
+    assert found.state == "failing"
+    assert began_ms <= found.failing_since_ms <= time.time() * 1000
+
+
+async def test_the_metrics_name_a_webhook_that_delivers_nothing(world, store, receiver):
+    """With the age of the oldest message that waits. What an operator resends is not late."""
+    receiver.answers = [503] * 99
+    replica = world.replica(hook(receiver))
+    (sender,) = replica.senders
+    await store.enqueue(notice(1, NOW_MS - 90_000))
+    world.hurries = True
+    await replica.send()
+    while (await one(store)).attempts < 3:
+        await asyncio.sleep(0.005)
+    await settle(store, notice(9, NOW_MS - 86_400_000))
+    await store.resend(["n9"], by="Ann")
+    sender._checks = 0
+    await sender.check_queues()
+    value = replica.metrics.registry.get_sample_value
+    labels = {"webhook": world.hook()}
+    assert 90 <= value("waitroom_webhook_lag_seconds", labels) < 300
+    since_s = value("waitroom_webhook_failing_since_timestamp_seconds", labels)
+    assert NOW_MS / 1000 - 1 <= since_s <= time.time()
 
 
 @pytest.mark.parametrize("answer", [400, 404, 410, (307, {"Location": "/elsewhere"})])

@@ -17,7 +17,7 @@ from sidecar.cli.replica_client import (
 )
 from sidecar.cli.rooms.events import format_document
 from sidecar.cli.rooms.export_file import export_room, import_room
-from sidecar.cli.rooms.watch import format_rows, watch
+from sidecar.cli.rooms.watch import STATE_STYLES, format_rows, format_state, watch
 from sidecar.kit.clock import iso
 from sidecar.visitors.visitor_number import visitor_number
 
@@ -26,7 +26,7 @@ _ROOMS = "/admin/rooms"
 
 @click.group(cls=ReplicaGroup)
 def rooms() -> None:
-    """Look at rooms and change them."""
+    """Look at rooms and change them, through a replica's ops listener."""
 
 
 for command in (export_room, import_room, watch):
@@ -35,8 +35,8 @@ for command in (export_room, import_room, watch):
 
 def _print_rooms(document: dict[str, Any]) -> None:
     rows = itertools.chain.from_iterable(map(format_rows, document["rooms"]))
-    headings = "room", "mode", "waiting", "inside", "cap", "wait"
-    print_table(headings, rows, styles={"paused": "yellow", "draining": "yellow"})
+    headings = "room", "state", "waiting", "inside", "cap", "wait"
+    print_table(headings, rows, styles=STATE_STYLES)
 
 
 @rooms.reply_command(_print_rooms, name="list")
@@ -73,7 +73,7 @@ def set_(client: Client, room: str, changes: tuple[str, ...]) -> Any:
 
 def _print_mode(room: Room) -> None:
     people = f"{room['waiting']} waiting, {room['active']} inside"
-    click.echo(f"{room['room']} is {room['mode']}: {people}")
+    click.echo(f"{room['room']} is {format_state(room)}: {people}")
 
 
 def _change_mode(client: Client, room: str) -> Any:
@@ -152,21 +152,15 @@ def move(client: Client, /, room: str, visitor: str, why: str, **options: Any) -
 
 
 def _print_log(document: dict[str, Any]) -> None:
-    rooms = () if "room" in document else ("room",)
-    headings = "at", *rooms, "by", "what", "visitor", "detail"
+    headings = "at", "by", "what", "visitor", "detail"
     rows = ({**entry, "at": iso(entry["at"])} for entry in document["log"])
     print_table(headings, ([row[name] for name in headings] for row in rows))
 
 
-@rooms.reply_command(_print_log)
-@click.argument("room", required=False)
-def log(client: Client, room: str | None) -> Any:
-    """List what operators did, latest first; in all rooms unless you name one."""
-    if room is not None:
-        return client.request("GET", build_api_path(_ROOMS, room, "log"))
-    names = [each["room"] for each in client.rooms.list()]
-    log = [{"room": name, **entry} for name in names for entry in client.rooms.log(name)]
-    return {"log": sorted(log, key=lambda entry: entry["at"], reverse=True)}
+@rooms.reply_command(_print_log, "room")
+def log(client: Client, room: str) -> Any:
+    """List what operators did, latest first."""
+    return client.request("GET", build_api_path(_ROOMS, room, "log"))
 
 
 @rooms.reply_command(lambda document: click.echo(format_document(document)), "room")

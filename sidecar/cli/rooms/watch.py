@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sidecar.cli.output import format_cell
+from sidecar.cli.output import format_cell, format_time
 from sidecar.cli.replica_client import Client, ReplicaOptions, Room, format_error
 from sidecar.kit.clock import iso
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from waitroom.model import LogEntry
 
 _RATE_HEADINGS = "in/min", "out/min", "gave up"
-_ROW_FORMAT = "{6:<8} {0:<20} {1:<8} {2:>9} {3:>9} {4:>9} {7:>8}  {5}"
+_ROW_FORMAT = "{6:<8} {0:<20} {1:<10} {2:>9} {3:>9} {4:>9} {7:>8}  {5}"
 #: The period that a curve shows, and the period over which rates are measured, in seconds.
 SPAN_S = 300.0
 RATE_S = 60.0
@@ -40,7 +40,13 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 _MIN_TABLE_WIDTH = 72
 #: The seconds between two requests for the log of operators' actions, and the most entries shown.
 _LOG_EVERY_S, _LOG_SHOWN = 5.0, 8
-_STYLES = {"running": "green", "paused": "yellow", "draining": "yellow", "open": "magenta"}
+STATE_STYLES = {
+    **dict.fromkeys(("running", "at cap"), "green"),
+    **dict.fromkeys(("paused", "draining", "cap 0"), "yellow"),
+    **dict.fromkeys(("closed", "pre-queue"), "cyan"),
+    "off": "magenta",
+    "recovering": "bold red",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,21 +133,24 @@ def _poll_rooms(
 
 
 def format_rows(room: Room) -> Iterator[tuple[object, ...]]:
-    """Yield a row for a room and each sub-queue: name, mode, waiting, inside, cap and wait."""
-    phase = _format_phase(room)
-    wait = _format_wait(room["wait_seconds"]) + (f"  {phase}" if phase else "")
+    """Yield a row for a room and each sub-queue: name, state, waiting, inside, cap and wait."""
+    event = _format_event(room)
+    wait = _format_wait(room["wait_seconds"]) + (f"  {event}" if event else "")
     cap = room["settings"]["total_active_users"]
-    yield room["room"], room["mode"], room["waiting"], room["active"], cap, wait
+    yield room["room"], format_state(room), room["waiting"], room["active"], cap, wait
     for line in room["lines"]:
         yield f"  {line['line']}", "", line["waiting"], "", "", _format_wait(line["wait_seconds"])
 
 
-def _format_phase(room: Room) -> str:
-    """Format a room's phase and event. Return "" if the room is open."""
+def format_state(room: Room) -> str:
+    return {"prequeue": "pre-queue"}.get(room["state"]) or room["state"].replace("_", " ")
+
+
+def _format_event(room: Room) -> str:
+    """Format the event for which a room is not open yet. Return "" if there is none."""
     if room["phase"] == "open":
         return ""
-    event = room["event"] or (room["coming"] and f"next: {room['coming']}")
-    return room["phase"] + (f" ({event})" if event else "")
+    return room["event"] or (f"next: {room['coming']}" if room["coming"] else "")
 
 
 def _format_wait(seconds: int | None, *, unknown: str = "unknown") -> str:
@@ -208,7 +217,7 @@ def _print_lines(polls: Iterator[Poll], samples: Samples, *, as_json: bool) -> N
             click.echo(f"{poll.error} (since {poll.failing_since.astimezone():%H:%M:%S})", err=True)
             continue
         if not has_headings:
-            headings = ("room", "mode", "waiting", "inside", "cap", "wait", "time", "in/min")
+            headings = ("room", "state", "waiting", "inside", "cap", "wait", "time", "in/min")
             click.echo(_ROW_FORMAT.format(*headings))
             has_headings = True
         for room in poll.rooms:
@@ -278,13 +287,13 @@ class _Screen:
         head = Table.grid(expand=True, padding=(0, 1))
         head.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
         head.add_column(no_wrap=True, justify="right")
-        head.add_row(title, _format_time(datetime.now(UTC) if is_live else poll.at))
+        head.add_row(title, format_time(datetime.now(UTC) if is_live else poll.at))
         parts: list[RenderableType] = [head]
         if since := poll.failing_since:
             failing_s = (datetime.now(UTC) - since).total_seconds()
-            text = f"No figures since {_format_time(since)} ({failing_s:.0f} s): {poll.error}"
+            text = f"No figures since {format_time(since)} ({failing_s:.0f} s): {poll.error}"
             parts.append(Text(text, "red"))
-            parts.append(f"The figures below are of {_format_time(poll.at)}. Trying again.")
+            parts.append(f"The figures below are of {format_time(poll.at)}. Trying again.")
         # Copied, because rich's Live draws in another thread while samples are added.
         samples = [tuple(self._samples[room["room"]]) for room in poll.rooms]
         rooms = [_format_room(*pair, width) for pair in zip(poll.rooms, samples, strict=True)]
@@ -309,7 +318,7 @@ class _Screen:
         log.add_column(no_wrap=True, overflow="ellipsis")
         log.add_row()
         for room, entry in self._log[: max(0, max_entries)]:
-            at = _format_time(datetime.fromtimestamp(entry["at"] / 1000, UTC))
+            at = format_time(datetime.fromtimestamp(entry["at"] / 1000, UTC))
             texts = filter(None, (entry["what"], entry["visitor"], entry["detail"]))
             log.add_row(at, room, format_cell(entry["by"]), format_cell(" ".join(texts)))
         return log
@@ -321,12 +330,9 @@ def _format_room(
     """Format figures of a room and each sub-queue by heading. Omit headings that exceed `width`."""
     from rich.text import Text  # noqa: PLC0415
 
-    mode, cap = room["mode"], room["settings"]["total_active_users"]
-    state = Text(mode, _STYLES.get(mode, ""))
-    if room["recovery_stage"]:
-        state = Text("recovering", "bold red")
-    elif mode == "running" and (phase := _format_phase(room)):
-        state = Text(phase, "cyan")
+    word, event = format_state(room), _format_event(room)
+    state = Text(word + (f" ({event})" if event else ""), STATE_STYLES.get(word, ""))
+    cap = room["settings"]["total_active_users"]
     inside, waiting = Text(f"{room['active']:,}/{cap:,}"), Text(f"{room['waiting']:,}", "bold")
     blocks = max(6, min(20, width // 6))
     queue = [(sample.at_s, sample.waiting) for sample in samples]
@@ -387,9 +393,3 @@ def _draw_text(room: "list[dict[str, str | Text]]") -> "Text":
 
 def _exit_on_signal(number: int, _frame: FrameType | None) -> None:
     sys.exit(128 + number)
-
-
-def _format_time(moment: datetime) -> str:
-    """Format a time in the local zone, with the day if it is not today."""
-    local, today = moment.astimezone(), datetime.now(UTC).astimezone().date()
-    return f"{local:%H:%M:%S}" if local.date() == today else f"{local:%d %b %H:%M}"

@@ -6,7 +6,12 @@ const strip = document.getElementById('alerts');
 const list = strip.querySelector('ul');
 const spoken = strip.querySelector('[role=status]');
 const items = new Map();
-const PATHS = { room: 'rooms', limit: 'limits', target: 'targets' };
+const PATHS = {
+  room: 'rooms',
+  limit: 'limits',
+  target: 'targets',
+  webhook: 'webhooks',
+};
 let texts = null,
   isRead = false,
   known = new Set();

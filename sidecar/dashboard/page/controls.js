@@ -11,7 +11,7 @@ import {
   sayRate,
   sayResume,
 } from './forecast.js';
-import { MODES } from './modes.js';
+import { roomState } from './modes.js';
 
 const TYPED_MS = 250,
   AGAIN_MS = 5000;
@@ -119,7 +119,10 @@ export class Controls {
       });
     };
     const { name } = this.room;
-    const mode = room => MODES[room.mode].join(': ');
+    const mode = room => {
+      const { word, meaning } = roomState(room);
+      return `${word}: ${meaning}`;
+    };
     const post = what => this.change('POST', `/${what}`, undefined, mode);
     act(
       'pause',

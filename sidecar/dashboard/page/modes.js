@@ -1,19 +1,73 @@
-// Descriptions of a room's mode.
+// The words for the states of rooms and webhooks, which the replica names.
 
-export const MODES = {
-  running: ['Running', 'Those in the queue are let in as slots come free.'],
-  paused: ['Paused', 'Nobody is let in. Newcomers wait in the queue.'],
-  draining: ['Draining', 'Nobody new joins the queue. Those in it are let in.'],
-  open: ['Open', 'The room is off: everybody passes, uncounted.'],
+import { moment } from './draw.js';
+
+// The state of a room: the word, its meaning, and how it looks.
+const ROOM = {
+  running: [
+    'Running',
+    'Those in the queue are let in as slots come free.',
+    'running',
+  ],
+  at_cap: [
+    'At cap',
+    'All slots are taken. Those in the queue are let in as slots come free.',
+    'running',
+  ],
+  cap_0: ['Cap 0', 'There are no slots: nobody is let in.', 'warn'],
+  paused: ['Paused', 'Nobody is let in. Newcomers wait in the queue.', 'warn'],
+  draining: [
+    'Draining',
+    'Nobody new joins the queue. Those in it are let in.',
+    'warn',
+  ],
+  off: ['Off', 'Everybody passes, uncounted.', 'warn'],
   closed: [
     'Closed',
     'Nobody comes in, nobody takes a place, nobody is called.',
+    'planned',
   ],
   prequeue: [
     'Pre-queue',
     'Places are taken. They are drawn at the opening, and nobody is let in before.',
+    'planned',
   ],
+  recovering: [
+    'Recovering',
+    'The store was emptied: places are coming back, and nobody is called.',
+    'warn',
+  ],
+  no_redis: ['No Redis', 'The store does not answer.', 'lost'],
 };
-// An operator's change takes precedence over the events.
-export const shown = ({ mode, phase }) =>
-  mode === 'running' && phase !== 'open' ? phase : mode;
+
+export function roomState({ state }) {
+  const [word, meaning, look] = ROOM[state];
+  return { word, meaning, look };
+}
+
+// Returns when a room opens that is closed or in a pre-queue, such as "opens in 25 h", or ''.
+export function opening({ phase, event, coming, now_ms: now }) {
+  const opens = phase === 'prequeue' ? event?.opens_at : coming?.opens_at;
+  if (phase === 'open' || opens == null) return '';
+  const minutes = Math.max(0, opens - now) / 60000;
+  if (minutes < 1) return 'opens in a moment';
+  if (minutes < 100) return `opens in ${Math.round(minutes)} min`;
+  if (minutes < 48 * 60) return `opens in ${Math.round(minutes / 60)} h`;
+  return `opens in ${Math.round(minutes / 60 / 24)} days`;
+}
+
+const WEBHOOK = {
+  unused: ['Nothing sent', 'over'],
+  delivers: ['Delivers', 'running'],
+  waiting: ['Waiting', 'draining'],
+  retrying: ['Retrying', 'draining'],
+  failing: ['Not delivered', 'lost'],
+  away: ['No Redis', 'lost'],
+};
+
+// Returns the word for the state of a webhook, and how it looks.
+export function webhookState({ state, failing_since: since }) {
+  const [word, look] = WEBHOOK[state];
+  const time = since && moment(Date.parse(since)).slice(0, -3);
+  return [since ? `${word} since ${time}` : word, look];
+}

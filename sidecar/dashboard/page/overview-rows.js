@@ -2,8 +2,17 @@
 
 import { make, number, put } from './draw.js';
 
-const RANKS = { critical: 0, lost: 0, warning: 1, info: 2, warn: 2 };
-const CALM = 3;
+// Trouble comes first, then rooms in which somebody waits, and last those that are closed as planned.
+const RANKS = {
+  critical: 0,
+  lost: 0,
+  warning: 1,
+  info: 2,
+  warn: 2,
+  planned: 5,
+};
+const BUSY = 3,
+  CALM = 4;
 const byName = new Intl.Collator('en', { numeric: true }).compare;
 
 export class Rows {
@@ -11,6 +20,7 @@ export class Rows {
   constructor(title, path, heads) {
     Object.assign(this, { path, heads, rows: new Map(), wanted: '' });
     this.root = make('table', path);
+    this.root.setAttribute('aria-label', title);
     this.root.hidden = true;
     const head = make('thead'),
       line = make('tr');
@@ -71,8 +81,11 @@ export class Rows {
       if (cells[i].title !== text && this.path === 'webhooks')
         cells[i].title = text;
     });
-    if (each.hour && cells[5].firstChild !== each.hour.picture) {
-      cells[5].replaceChildren(each.hour.picture);
+    if (each.hour && cells[5].lastChild !== each.hour.picture) {
+      cells[5].replaceChildren(
+        make('small', '', each.hour.most ? number(each.hour.most) : ''),
+        each.hour.picture,
+      );
       cells[5].title = `At most ${number(each.hour.most)} waiting in the last 60 min`;
     }
     const count = cells.at(-1),
@@ -86,7 +99,8 @@ export class Rows {
     count.className = alerts.length ? 'n alerted' : 'n none';
     count.dataset.severity = worst;
     row.place = place;
-    row.rank = Math.min(RANKS[worst] ?? CALM, RANKS[kind] ?? CALM);
+    const usual = RANKS[kind] ?? (each.isBusy ? BUSY : CALM);
+    row.rank = Math.min(RANKS[worst] ?? usual, usual);
   }
 
   make(each) {

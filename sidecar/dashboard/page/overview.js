@@ -1,13 +1,14 @@
 // The first view: alerts, and a row for each room, lease, limit, target and webhook.
 
 import { sparkline } from './chart.js';
-import { duration, number, rate } from './draw.js';
-import { MODES, shown } from './modes.js';
+import { duration, number, put, rate } from './draw.js';
+import { opening, roomState, webhookState } from './modes.js';
 import { Rows } from './overview-rows.js';
 import * as alerts from './alerts.js';
 import { register } from './views.js';
 
 const summary = document.getElementById('summary');
+const totals = document.getElementById('totals');
 const finder = document.getElementById('find-room');
 const FINDS_ABOVE = 10;
 
@@ -26,7 +27,11 @@ const tables = {
     ['In / min', `Let in ${minute}`, 'in/min'],
     ['Out / min', `Sessions that ended ${minute}`, 'out/min'],
     ['Wait now', 'Estimate for a newcomer', 'wait'],
-    ['Last hour', 'Waiting, at the end of each minute', ''],
+    [
+      'Last hour',
+      'Waiting, at the end of each minute. The number is the top of the curve',
+      '',
+    ],
     ['Alerts'],
   ]),
   leases: new Rows('Leases', 'leases', [
@@ -67,8 +72,8 @@ const tables = {
     ['State'],
     ['Host'],
     ['Events'],
-    [''],
-    [''],
+    ['Waiting', 'Messages that wait to be sent', 'waiting'],
+    ['Failed', 'Messages that were given up, of those that are kept', 'failed'],
     [''],
     [''],
     ['Alerts'],
@@ -76,12 +81,7 @@ const tables = {
 };
 summary.append(...Object.values(tables).map(table => table.root));
 
-const STATES = {
-  away: ['No Redis', 'lost'],
-  zero: ['Cap 0', 'warn'],
-  recovering: ['Recovering', 'warn'],
-  full: ['At cap', 'running'],
-};
+const AWAY = ['No Redis', 'lost'];
 const hours = new Map();
 let firing = [];
 
@@ -91,6 +91,7 @@ export function now({ rooms, alerts: found }) {
   finder.hidden = rooms.length <= FINDS_ABOVE;
   if (finder.hidden) finder.lastElementChild.value = '';
   tables.rooms.show(rooms.map(room), found);
+  sum(rooms);
 }
 
 // Draws the line of a row, again after each minute.
@@ -110,7 +111,7 @@ export function others({ leases, limits, targets, webhooks }) {
     limits.rows.map(each => ({
       name: each.name,
       kind: 'limit',
-      state: each.away ? STATES.away : ['Counting', 'running'],
+      state: each.away ? AWAY : ['Counting', 'running'],
       cells: ['', '', rate(each.allowed), rate(each.refused), '', ''],
     })),
     firing,
@@ -119,17 +120,19 @@ export function others({ leases, limits, targets, webhooks }) {
   tables.targets.show(targets.rows.map(target), firing, targets.more);
   tables.webhooks.show(
     webhooks.rows.map(each => {
-      const fails = firing.some(
-        ({ alert, name, event }) =>
-          alert === 'WaitroomWebhooksFail' &&
-          each.events.includes(event) &&
-          (!each.rooms.length || each.rooms.includes(name)),
-      );
+      const [word, look] = webhookState(each);
       return {
         name: each.name,
         kind: 'webhook',
-        state: fails ? ['Failing', 'warn'] : ['On', 'running'],
-        cells: [each.host, each.events.join(', '), '', '', '', ''],
+        state: [word, { draining: 'warn', over: '' }[look] ?? look],
+        cells: [
+          each.host,
+          each.events.join(', '),
+          number(each.waiting),
+          number(each.failed),
+          '',
+          '',
+        ],
       };
     }),
     firing,
@@ -137,22 +140,38 @@ export function others({ leases, limits, targets, webhooks }) {
   );
 }
 
+// Shows the totals of all rooms, and how many are in each state that is not as usual.
+function sum(rooms) {
+  const total = of => rooms.reduce((all, each) => all + (of(each) || 0), 0);
+  const words = rooms
+    .map(each => roomState(each))
+    .filter(({ look }) => look !== 'running');
+  const counts = [...new Set(words.map(({ word }) => word))].map(
+    word =>
+      `${number(words.filter(each => each.word === word).length)} ${word.replace(/^[A-Z](?=[a-z])/, first => first.toLowerCase())}`,
+  );
+  put(
+    totals,
+    [
+      `${number(rooms.length)} ${rooms.length === 1 ? 'room' : 'rooms'}${counts.length ? ` (${counts.join(', ')})` : ''}`,
+      `${number(total(each => each.waiting))} waiting`,
+      `${number(total(each => each.active))} of ${number(total(each => each.settings.total_active_users))} inside`,
+      `${rate(total(each => each.a_minute?.admitted))} let in a minute`,
+    ].join(' · '),
+  );
+}
+
 function room(state) {
   const { settings, a_minute: went } = state;
-  const cap = settings.total_active_users;
-  const isRunning = shown(state) === 'running';
-  let word = [MODES[shown(state)][0], isRunning ? 'running' : 'warn'];
-  if (isRunning && state.active >= cap) word = STATES.full;
-  if (cap === 0 && isRunning) word = STATES.zero;
-  if (state.recovery_stage === 2) word = STATES.recovering;
-  if (state.away) word = STATES.away;
+  const { word, look } = roomState(state);
   return {
     name: state.room,
     kind: 'room',
-    state: word,
+    state: [[word, opening(state)].filter(Boolean).join(', '), look],
+    isBusy: state.waiting > 0,
     hour: hours.get(state.room),
     cells: [
-      `${number(state.active)} / ${number(cap)}`,
+      `${number(state.active)} / ${number(settings.total_active_users)}`,
       number(state.waiting),
       rate(went?.admitted),
       rate(went?.ended),
@@ -168,7 +187,7 @@ function template(each) {
       {
         name: each.name,
         kind: 'lease',
-        state: STATES.away,
+        state: AWAY,
         cells: ['', '', '', '', '', ''],
       },
     ];

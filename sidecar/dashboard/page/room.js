@@ -3,7 +3,7 @@
 import { Controls, words } from './controls.js';
 import { clock, date, duration, make, number, put, rate } from './draw.js';
 import { latest } from './log.js';
-import { MODES, shown } from './modes.js';
+import { roomState } from './modes.js';
 import { People } from './people.js';
 import { RoomCharts } from './room-charts.js';
 
@@ -59,9 +59,13 @@ export class Room {
       'aria-label',
       `${figures.active} of ${figures.cap} inside`,
     );
-    const [word, meaning] = MODES[shown(state)];
+    const { word, meaning } = roomState(state);
     put(this.$('.mode'), word);
-    this.$('.mode').dataset.kind = shown(state);
+    const page = this.$('.to-page');
+    page.hidden = !state.site;
+    if (state.site)
+      page.href = `${state.site}/_waitroom/${encodeURIComponent(this.name)}/?next=/`;
+    this.$('.mode').dataset.kind = state.state;
     put(this.$('.meaning'), meaning);
     put(
       this.$('.health'),

@@ -69,6 +69,7 @@ function follow() {
   for (const each of views.values()) each.root.hidden = each !== view;
   current = { ...view, name };
   view.link.setAttribute('aria-current', 'page');
+  list.scrollLeft = view.link.offsetLeft - list.clientWidth / 3; // a phone shows some of the links
   const heading = view.open(name) || view.root.querySelector('h1');
   if (isFirst) return;
   scrollTo(0, 0);

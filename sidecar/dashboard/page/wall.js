@@ -1,7 +1,7 @@
 // A wall display, which shows a room's figures and needs no operator.
 
 import { clock, duration, number, put, rate } from './draw.js';
-import { MODES, shown } from './modes.js';
+import { opening, roomState } from './modes.js';
 
 const $ = id => document.getElementById(id);
 const STALE_MS = 4000;
@@ -9,10 +9,12 @@ let heardAt = 0;
 
 function show(state) {
   heardAt = Date.now();
-  const kind = state.away ? 'lost' : shown(state);
   put($('room'), state.room);
-  put($('state'), state.away ? 'Redis does not answer' : MODES[kind][0]);
-  $('state').dataset.kind = kind;
+  put(
+    $('state'),
+    [roomState(state).word, opening(state)].filter(Boolean).join(', '),
+  );
+  $('state').dataset.kind = state.state;
   put($('waiting'), number(state.waiting));
   put($('active'), number(state.active));
   put($('cap'), `of ${number(state.cap)}`);

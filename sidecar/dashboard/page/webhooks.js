@@ -2,6 +2,7 @@
 
 import { ask, request, tell } from './acts.js';
 import { fine, make, moment, number, put } from './draw.js';
+import { webhookState } from './modes.js';
 import { Table } from './table.js';
 import { register } from './views.js';
 import { Watch } from './watch.js';
@@ -73,15 +74,6 @@ function fillAnswer(
   put(text, body);
 }
 
-function stateOf({ waiting, last }) {
-  if (last?.state === 'failed') return ['lost', 'Failing'];
-  if (waiting)
-    return last?.state === 'waiting' && last.reason
-      ? ['draining', 'Retrying']
-      : STATES.waiting;
-  return last ? ['running', 'Delivers'] : ['over', 'Nothing sent'];
-}
-
 const list = {
   hooks: new Table({
     label: 'Webhooks',
@@ -96,7 +88,10 @@ const list = {
           put(cell.firstChild, each.name);
         },
       },
-      { title: 'State', fill: (cell, each) => fillBadge(cell, stateOf(each)) },
+      {
+        title: 'State',
+        fill: (cell, each) => fillBadge(cell, webhookState(each).reverse()),
+      },
       { title: 'Host', fill: (cell, each) => put(cell, each.host) },
       {
         title: 'Waiting',
@@ -219,8 +214,10 @@ async function look() {
   part('all').querySelector('.none').hidden = hooks.length > 0;
 }
 
-async function showOne({ host, format, is_signed: isSigned, events, rooms }) {
+async function showOne(hook) {
+  const { host, format, is_signed: isSigned, events, rooms } = hook;
   await list.deliveries.look();
+  fillBadge($('.health'), webhookState(hook).reverse());
   put(
     part('one').querySelector('.rules'),
     `To ${host}, ${format}, ${isSigned ? 'signed' : 'not signed'}; ${events.join(', ')}; ${rooms.length ? `of ${rooms.join(', ')}` : 'of all rooms'}. These are settings: change them in the settings file.`,

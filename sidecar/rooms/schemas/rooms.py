@@ -71,7 +71,26 @@ class SubQueue(Reply):
     """The estimated wait of a newcomer. null: unknown."""
 
 
+RoomStateName = Literal[
+    "no_redis",
+    "recovering",
+    "off",
+    "paused",
+    "draining",
+    "closed",
+    "prequeue",
+    "cap_0",
+    "at_cap",
+    "running",
+]
+
+
 class RoomState(RoomReply):
+    state: RoomStateName
+    """What the room does, in one word, as the dashboard and the commands show it: the first that
+    applies. `recovering`: Redis was emptied, and nobody is called. `off`: all visitors pass.
+    `paused`, `draining`, `closed`, `prequeue`: as `mode` and `phase`. `cap_0`: nobody is let in.
+    `at_cap`: all slots are taken. `running`: none of these. `no_redis`: only in the dashboard."""
     mode: Literal["open", "paused", "draining", "running"]
     """`open`: all visitors pass. `paused`: nobody is called. `draining`: nobody new may wait."""
     phase: Phase

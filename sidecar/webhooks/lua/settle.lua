@@ -1,25 +1,38 @@
 -- Stores the result of an attempt to deliver a message. Then deletes messages that are too old or
 -- over the limit.
--- KEYS    deliveries, resends, waiting, delivered, failed, events, calls, resending
+-- KEYS    deliveries, resends, waiting, delivered, failed, events, calls, retries, failures,
+--         resending
 -- ARGV    1 and 2 the most delivered and failed messages to keep  3 how long to keep them, s
---         4 after how long a message that is in no queue counts as failed, s; then, if there is a
---         result: 5 the message's id  6 its document  7 when the event happened, ms  8 the number
---         of its state in KEYS (0: delete it)  9 the operator's request to resend it, or ''
+--         4 after how long a message that is in no queue counts as failed, s  5 how many failed
+--         attempts to keep; then, if there is a result: 6 the message's id  7 its document  8 when
+--         the event happened, ms  9 the number of its state in KEYS (0: delete it)  10 the
+--         operator's request to resend it, or ''  11 the failed attempt, or ''  12 when it began,
+--         ms  13 when the next attempt is due, ms, if the message leaves its queue, or ''
 -- RETURNS nothing
-local id, state = ARGV[5], tonumber(ARGV[8])
+local id, state = ARGV[6], tonumber(ARGV[9])
 local function is_queued(message_id)
-  return redis.call('ZSCORE', KEYS[6], message_id) or redis.call('ZSCORE', KEYS[7], message_id)
+  for k = 6, 8 do
+    if redis.call('ZSCORE', KEYS[k], message_id) then return true end
+  end
 end
 -- Ignore the result if another replica has stored one, or an operator has resent the message since.
-local is_expected = id and (redis.call('HGET', KEYS[2], id) or '') == ARGV[9]
-  and (ARGV[9] ~= '' or is_queued(id))
+local is_expected = id and (redis.call('HGET', KEYS[2], id) or '') == ARGV[10]
+  and (ARGV[10] ~= '' or is_queued(id))
 if is_expected then
-  redis.call('HSET', KEYS[1], id, ARGV[6])
+  redis.call('HSET', KEYS[1], id, ARGV[7])
+  if state == 4 then redis.call('DEL', KEYS[9])
+  elseif ARGV[11] ~= '' then
+    redis.call('ZADD', KEYS[9], ARGV[12], ARGV[11])
+    redis.call('ZREMRANGEBYRANK', KEYS[9], ARGV[5], -1)
+  end
   if state ~= 3 then
     redis.call('HDEL', KEYS[2], id)
-    for k = 3, 7 do redis.call('ZREM', KEYS[k], id) end
+    for k = 3, 8 do redis.call('ZREM', KEYS[k], id) end
     if state == 0 then redis.call('HDEL', KEYS[1], id)
-    else redis.call('ZADD', KEYS[state], ARGV[7], id) end
+    else redis.call('ZADD', KEYS[state], ARGV[8], id) end
+  elseif ARGV[13] ~= '' then
+    for k = 6, 7 do redis.call('ZREM', KEYS[k], id) end
+    redis.call('ZADD', KEYS[8], ARGV[13], id)
   end
 end
 local now = tonumber(redis.call('TIME')[1])
@@ -44,4 +57,4 @@ for k = 4, 5 do
     delete_messages(redis.call('ZRANGE', KEYS[k], 0, math.min(excess, 100) - 1))
   end
 end
-for k = 1, 7 do redis.call('EXPIRE', KEYS[k], ARGV[3]) end
+for k = 1, 9 do redis.call('EXPIRE', KEYS[k], ARGV[3]) end

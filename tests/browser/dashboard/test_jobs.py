@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from sidecar.jobs.redis_keys import target_key
-from tests.support.dashboard import press, send_log_in
+from tests.support.dashboard import overview, press, send_log_in, view
 from tests.support.processes import wait_until
 from tests.support.works import JobSystem
 
@@ -168,6 +168,28 @@ def test_a_runner_that_is_missing_is_missed(works, desk):
     finally:
         works.runners[0].thaw()
     expect(mode).to_have_text("Running")
+    assert page.problems == []
+
+
+def test_the_target_with_trouble_is_first_and_its_link_shows_it_alone(works, desk):
+    """A link, such as that of an alert, leads to the target's own card, and focuses its name."""
+    page = desk()
+    page.mouse.move(0, 0)
+    cards = page.locator("#targets .target:visible h2")
+    expect(cards).to_have_text(["images", "reports", "films", "lax"])
+    works.runners[0].freeze()
+    try:
+        works.redis_cli("hdel", target_key("films", "state"), "runner")
+        expect(cards).to_have_text(["films", "images", "reports", "lax"])
+        overview(page).get_by_role("link", name="films").click()
+        expect(cards).to_have_text(["films"])
+        expect(cards).to_be_focused()
+    finally:
+        works.runners[0].thaw()
+    page.get_by_role("link", name="All targets").click()
+    expect(cards).to_have_text(["images", "reports", "films", "lax"])
+    view(page, "targets/none")
+    expect(page.locator("#targets .missing")).to_have_text("There is no target “none”.")
     assert page.problems == []
 
 

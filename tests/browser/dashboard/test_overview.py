@@ -1,14 +1,21 @@
 """The overview of the dashboard: twenty rooms, alerts, and links to rooms."""
 
+import json
+import time
+
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.dashboard import Dashboard, send_log_in
+from tests.support.dashboard import Dashboard, room, send_log_in
 
 STAYS = {"heartbeat_timeout": 3600, "session_duration": 3600}
 ROOMS = {f"sale-{n:02}": {"total_active_users": 2, **STAYS} for n in range(20)}
 ROOMS["sale-09"]["queue_all"] = True
 ROOMS["sale-13"] |= {"total_active_users": 1, "max_waiting": 1}
+ROOMS["sale-02"]["events"] = json.dumps(
+    [{"name": "autumn", "opens_at": (int(time.time()) + 90_060) * 1000}]
+)
+ROOMS["sale-05"]["total_active_users"] = 1
 
 
 @pytest.fixture(scope="module")
@@ -38,22 +45,54 @@ def rows(page):
     return page.locator("table.rooms tbody tr")
 
 
+def state(page, name):
+    return row(page, name).locator(".state")
+
+
 def row(page, name):
     return rows(page).filter(has=page.get_by_role("link", name=name))
 
 
 def test_twenty_rooms_fit_and_the_troubled_ones_are_first(desk):
-    """A laptop shows all rooms without scrolling, the paused room first. Leases, limits and
-    webhooks have rows below, without addresses of webhooks."""
+    """A laptop shows all rooms without scrolling, the paused room first and last the one that is
+    closed as planned. Leases, limits and webhooks have rows below, without addresses of webhooks.
+    Each table has its name, and a line has the totals."""
     page = desk()
     box = rows(page).last.bounding_box()
     assert box["y"] + box["height"] <= 800
     expect(rows(page).first).to_contain_text("Paused")
     expect(rows(page).nth(1)).to_contain_text("sale-00")
+    expect(rows(page).last).to_contain_text("sale-02")
+    expect(state(page, "sale-02")).to_have_text("Closed, opens in 25 h")
+    expect(state(page, "sale-02")).to_have_attribute("data-kind", "planned")
+    expect(page.locator("#totals")).to_have_text(
+        "20 rooms (1 closed, 1 paused) · 0 waiting · 0 of 38 inside · 0 let in a minute"
+    )
+    for name in ("Rooms", "Leases", "Limits", "Webhooks"):
+        expect(page.get_by_role("table", name=name, exact=True)).to_be_visible()
     expect(page.locator("#alerts .quiet")).to_have_text("No alerts.")
     for kind, name in (("leases", "seat"), ("limits", "mail"), ("webhooks", "pager")):
         expect(page.locator(f"table.{kind} tbody tr")).to_contain_text([name])
     assert "secret" not in page.content()
+    assert page.problems == []
+
+
+def test_a_room_has_one_word_for_its_state(site, desk):
+    """In the overview, on its card and on the wall display. A room in which somebody waits comes
+    before those in which nobody does."""
+    page = desk()
+    page.mouse.move(0, 0)
+    for _ in range(2):
+        site.arrive("sale-05")
+    expect(state(page, "sale-05")).to_have_text("At cap")
+    expect(rows(page).nth(1)).to_contain_text("sale-05")
+    expect(page.locator("#totals")).to_contain_text("1 waiting · 1 of 38 inside")
+    card = room(page, "sale-05")
+    expect(card.locator(".mode")).to_have_text("At cap")
+    with page.expect_popup() as wall:
+        card.get_by_role("link", name="Wall display").click()
+    expect(wall.value.locator("#state")).to_have_text("At cap")
+    assert site.room("sale-05")["state"] == "at_cap"
     assert page.problems == []
 
 

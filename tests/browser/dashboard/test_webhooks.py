@@ -9,9 +9,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.dashboard import Dashboard, confirm, overview, press
-from tests.support.processes import wait_until
+from tests.support.dashboard import Dashboard, confirm, overview, press, view
+from tests.support.processes import run_command, wait_until
 
+NOT_DELIVERED = re.compile(r"^Not delivered since \d\d:\d\d$")
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
@@ -61,12 +62,12 @@ def site(receiver):
     settings = {
         "webhooks.team.url": receiver.url,
         "webhooks.team.secret": "secret-that-nobody-sees",
-        "webhooks.team.rooms": ["sale"],
+        "webhooks.team.rooms": ["sale", "late"],
         "webhooks.quiet.url": "https://chat.example.com/token-that-nobody-sees",
         "webhooks.quiet.format": "slack",
         "webhooks.quiet.rooms": ["other"],
     }
-    rooms = {name: {"total_active_users": 1} for name in ("sale", "other")}
+    rooms = {name: {"total_active_users": 1} for name in ("sale", "late", "other")}
     with Dashboard(rooms=rooms, settings=settings) as site:
         yield site
 
@@ -112,7 +113,7 @@ def test_what_was_sent_and_sending_it_again(site, opened, receiver):
     for _ in range(2):
         url = f"{site.edges[0]}/_waitroom/sale/join"
         urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=5).close()
-    expect(state(page, "team")).to_have_text("Failing")
+    expect(state(page, "team")).to_have_text(NOT_DELIVERED)
     page.get_by_role("link", name="team", exact=True).click()
     expect(page.get_by_role("heading", name="team")).to_be_focused()
     began = row(page, "queue_started")
@@ -187,6 +188,32 @@ def test_two_operators_who_press_together_send_it_once(opened, receiver):
         receiver.may_go.set()
     expect(state(second, id_)).to_have_text("Delivered")
     assert receiver.came == [("test", id_)]
+
+
+def test_a_receiver_that_takes_nothing_is_red(site, opened, receiver):
+    """After three failed attempts, with the time: in the overview, in the list, on its own page and
+    in the command. One that is delivered ends it."""
+    receiver.status = 503
+    page = opened("")
+    team = overview(page).locator("tr").filter(has=page.get_by_role("link", name="team"))
+    for _ in range(2):
+        site.arrive("late")
+    expect(team.locator(".state")).to_have_text(NOT_DELIVERED)
+    expect(team.locator(".state")).to_have_attribute("data-kind", "lost")
+    page.mouse.move(0, 0)
+    expect(overview(page).locator("table.webhooks tbody tr").first).to_contain_text("team")
+    view(page, "webhooks")
+    expect(state(page, "team")).to_have_text(NOT_DELIVERED)
+    view(page, "webhooks/team")
+    expect(page.locator("#webhooks .health")).to_have_text(NOT_DELIVERED)
+    listed = run_command(
+        *("webhooks", "list", "--config", str(site.folder / "replica-0.toml")), cwd=site.folder
+    )
+    row = next(line for line in listed.stdout.splitlines() if line.startswith("team"))
+    assert re.search(r"\tnot delivered since \d\d:\d\d:\d\d\t127.0.0.1\t", row), listed
+    send_test(page, receiver, 200)
+    expect(page.locator("#webhooks .health")).not_to_have_text(NOT_DELIVERED)
+    assert page.problems == []
 
 
 def test_from_the_overview_and_on_a_phone(opened):
