@@ -19,8 +19,8 @@ NPM := node_modules/.package-lock.json
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest
 
 .PHONY: help install dev run crowd unit test test-all lint types docs docs-serve check wheel \
-	constraints bench bench-history bench-opening bench-limits bench-jobs bench-client \
-	loadtest faults clean
+	constraints bench bench-history bench-opening bench-limits bench-jobs bench-client bench-waits \
+	loadtest faults pictures clean
 
 help:
 	@echo "Use"
@@ -41,10 +41,12 @@ help:
 	@echo "  make bench-limits   rate limits beside the limits library"
 	@echo "  make bench-jobs     jobs beside the arq library"
 	@echo "  make bench-client   the Python client beside aiohttp and httpx2"
+	@echo "  make bench-waits    contended leases beside redis-py's lock, and an instant job"
 	@echo "  make loadtest       a room with up to 3,000 Locust users (REPLICAS=)"
 	@echo "  make faults         break everything under load, write docs/reliability.md"
 	@echo "Docs and upkeep"
 	@echo "  make docs           build the documentation in .site; make docs-serve serves it"
+	@echo "  make pictures       make the pictures of the README and docs again"
 	@echo "  make dev            install everything that tests, measurements and docs need, in .venv"
 	@echo "  make wheel          build wheels and source archives of client and server in dist/"
 	@echo "  make constraints    resolve constraints.txt again, with uv (ARGS=--upgrade)"
@@ -131,6 +133,10 @@ bench-client: $(ALL)
 	@scripts/install-packages run
 	@$(BIN)/python -m loadtest client $(if $(QUICK),--quick)
 
+bench-waits: $(ALL)
+	@scripts/install-packages run
+	@$(BIN)/python -m loadtest waits $(if $(QUICK),--quick)
+
 loadtest: $(ALL)
 	@scripts/install-packages run
 	@$(BIN)/python -m loadtest cluster --replicas $(REPLICAS) $(if $(QUICK),--quick)
@@ -138,6 +144,11 @@ loadtest: $(ALL)
 faults: $(ALL)
 	@scripts/install-packages run
 	@$(BIN)/python -m tests.faults $(if $(QUICK),--quick)
+
+pictures: $(ALL)
+	@scripts/install-packages run
+	@scripts/install-browser
+	@$(BIN)/python -m tests.pictures
 
 $(INSTALLED): pyproject.toml client/pyproject.toml constraints.txt
 	@scripts/make-venv $(PYTHON) ""

@@ -37,8 +37,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="waitroom-demo-") as name:
         folder = Path(name)
         folder.chmod(0o755)
-        ops = [take_port(preferred) for preferred in OPS_PORTS]
-        studio = take_port(0)
+        ops = [take_port(preferred, f"replica {i}") for i, preferred in enumerate(OPS_PORTS, 1)]
+        studio = take_port()
         configs = [write_replica(folder, number, port, studio) for number, port in enumerate(ops)]
         write_nginx(folder, port, studio)
         write_key(folder, configs[0])
@@ -168,13 +168,20 @@ def is_free(port: int) -> bool:
     return True
 
 
-def take_port(preferred: int) -> int:
-    """Return the preferred port if it is free, else any free port. 0 means no preference."""
+def take_port(preferred: int = 0, user: str = "") -> int:
+    """Return the preferred port if it is free. Otherwise return any free port, and print which one
+    the `user` takes. 0 means no preference."""
     if preferred and is_free(preferred):
         return preferred
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+        port = int(probe.getsockname()[1])
+    if preferred:
+        print(
+            f"Port {preferred} is in use by another program; ops_listen of {user} takes {port}.",
+            flush=True,
+        )
+    return port
 
 
 if __name__ == "__main__":

@@ -1,7 +1,14 @@
 'use strict';
 {
   const root = document.documentElement;
-  const { room, next, method, refresh, position: known } = root.dataset;
+  const {
+    room,
+    next,
+    method,
+    refresh,
+    view: first,
+    position: known,
+  } = root.dataset;
   const api = `/_waitroom/${room}/`;
   const unsent = !/^(GET|HEAD)?$/.test(method || ''); // the data of a form did not arrive
   const plain = `${api}?${unsent ? 'unsent=1&' : ''}next=${next}`; // works without scripts
@@ -69,15 +76,17 @@
   let site = $('site').textContent.trim();
   let texts, about;
 
-  root.lang = lang;
-  const first = root.dataset.state;
   if (/^\d+$/.test(known)) put('ahead', number(known - 1));
-  else if (!refresh && /^(waiting|not_queued)$/.test(first))
+  else if (
+    first === 'joining' ||
+    (!refresh && /^(|waiting|not_queued)$/.test(root.dataset.state))
+  )
     root.dataset.state = 'joining';
-  if ((lang !== 'en' || first !== 'waiting') && !refresh) {
-    root.classList.add('load'); // hides the English text and the wrong heading
-    setTimeout(() => root.classList.remove('load'), 1500);
-  }
+  delete root.dataset.view;
+  // An older nginx serves the page in English, with the heading of a visitor who has a place.
+  const older = !root.lang && !refresh;
+  root.classList.toggle('load', older);
+  root.lang = lang;
 
   async function loadTexts() {
     if (texts) return;
@@ -95,9 +104,10 @@
         e.textContent = texts[e.dataset.t] || e.textContent;
       });
       if (unsent) put('unsent', texts.unsent);
-      if (root.dataset.state === 'joining') {
-        put('heading', texts.joining);
-        put('intro', texts.intro);
+      if (older && !data) {
+        const full = root.dataset.state === 'full';
+        put('heading', full ? texts.full : texts.joining);
+        put('intro', texts.stay);
       }
       for (const [id, can] of [
         ['tools', true],
@@ -110,8 +120,7 @@
     } catch (e) {
       /* the next poll loads the texts again */
     }
-    if (/waiting|joining/.test(root.dataset.state))
-      root.classList.remove('load');
+    root.classList.remove('load');
     loadAbout();
   }
 
@@ -367,18 +376,19 @@
     tick();
     if (!texts) return;
     const [named, opens] = $('clock').hidden ? [] : showOpening(view);
-    const [heading, intro = ''] = (
-      position === 1 && view === 'waiting' ? ['next', 'intro'] : views[view]
-    ).map(key => texts[key === 'opens_on' ? named : key].replace('{t}', opens));
+    const next = position === 1 && view === 'waiting' && !data.paused;
+    const [heading, intro = ''] = (next ? ['next', 'intro'] : views[view]).map(
+      key => texts[key === 'opens_on' ? named : key].replace('{t}', opens),
+    );
     put('heading', heading);
     put('intro', moved && view === 'waiting' ? texts.moved : intro);
+    put('paused', data.paused ? texts.paused : '');
     put('line', data.line ? texts.line.replace('{n}', data.line) : '');
     put('wait', formatWait(data));
     put('between', formatCallTimes(data));
     put('pace', data.paused ? '' : formatPace(data));
     $('speed').hidden = !$('pace').textContent;
     document.title = `${state === 'waiting' && (above || ahead) ? `(${place}) ` : ''}${heading} – ${site}`;
-    root.classList.remove('load');
     // If the focused element is hidden now, focus the heading rather than the page's top.
     if (focused !== document.body && !focused.getClientRects().length)
       $('heading').focus();

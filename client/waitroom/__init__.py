@@ -29,10 +29,10 @@ from waitroom.errors import (
     UnavailableError,
     WaitroomError,
 )
-from waitroom.jobs import AsyncJobs, JobRequest, Jobs
+from waitroom.jobs import AsyncJobs, JobRequest, Jobs, JobSubmission
 from waitroom.leases import AsyncLease, Lease
 from waitroom.limits import HeldPermit
-from waitroom.model import Job, JobResult, Permit, Room, Visitor
+from waitroom.model import Job, JobResult, Permit, Room, SubmittedJobs, Visitor
 from waitroom.rooms import AsyncRooms, Rooms
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "Job",
     "JobRequest",
     "JobResult",
+    "JobSubmission",
     "Jobs",
     "Lease",
     "LeaseLost",
@@ -56,6 +57,7 @@ __all__ = [
     "RejectedError",
     "Room",
     "Rooms",
+    "SubmittedJobs",
     "TimeoutError",
     "UnavailableError",
     "Visitor",

@@ -2,13 +2,16 @@
 
 import base64
 import inspect
+import json
 import math
+import re
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, Required, TypedDict, TypeVar, Unpack
 
 from waitroom.blocking import BlockingMethods, blocking, blocking_context, blocking_iterator
 from waitroom.core import Core, Wait, get_deadline, log, make_id
@@ -21,7 +24,7 @@ from waitroom.errors import (
     WaitroomError,
     get_retry_s,
 )
-from waitroom.model import CancelledJob, Job, JobPage
+from waitroom.model import CancelledJob, Job, JobPage, SubmittedJobs
 from waitroom.wire import OpenResponse, Request, Response, build_path
 
 ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
@@ -32,6 +35,8 @@ POLL_SEVERAL_S = 2
 MIN_POLL_S = 0.5
 #: The maximum number of jobs that one long poll waits for.
 MAX_AWAITED = 1000
+#: The maximum number of jobs in one request that submits many, and of bytes in its list.
+MAX_SUBMITTED, MAX_SUBMITTED_BYTES = 100, 262_000
 #: The maximum number of jobs on one page of a list.
 MAX_PAGE_SIZE = 1000
 
@@ -55,6 +60,12 @@ class JobRequest(TypedDict, total=False):
     #: The job is not called before this time, which has a zone, or for so many seconds.
     run_at: datetime | str | None
     delay: float | None
+
+
+class JobSubmission(JobRequest, total=False):
+    """One of many jobs that are submitted together."""
+
+    target: Required[str]
 
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -116,6 +127,33 @@ class AsyncJobs:
         if response.status == 429:
             raise Refused(f"target {target}: the queue is full", get_retry_s(document), document)
         return document
+
+    async def submit_many(self, jobs: Iterable[JobSubmission]) -> SubmittedJobs:
+        """Submit many jobs, up to 100 with one request. Return their ids in the same order, None
+        for a job that was refused, and why: its target's queue is full, or its grant was used.
+
+        Each job is a dict of its `target` and the arguments of `submit`. Raises RejectedError if
+        one is invalid: then no job of its request was submitted, but those of earlier requests
+        were. Give each an `idempotency_key`, so that you can repeat all after an error.
+        """
+        submitted: SubmittedJobs = {"ids": [], "refused": []}
+        for bodies in _cut_into_requests(
+            _make_body(job["target"], job, self._core.make_repeat_id()) for job in jobs
+        ):
+            first = len(submitted["ids"])
+            has_keys = all("idempotency_key" in body for body in bodies)
+            path, body = build_path("jobs", "bulk", "submit"), {"jobs": bodies}
+            try:
+                document: SubmittedJobs = await self._core.call(
+                    Request("POST", path, body=body, is_repeatable=has_keys)
+                )
+            except RejectedError as error:
+                raise _renumber(error, first) from None
+            submitted["ids"] += document["ids"]
+            submitted["refused"] += (
+                {**job, "index": first + job["index"]} for job in document["refused"]
+            )
+        return submitted
 
     async def get(self, id: str) -> Job:  # noqa: A002 - the API's name
         return await self._core.call(Request("GET", build_path("jobs", id)))
@@ -274,6 +312,7 @@ class Jobs(BlockingMethods[AsyncJobs]):
     """Methods for jobs, which are calls that are queued until their target has capacity."""
 
     submit = blocking(AsyncJobs.submit)
+    submit_many = blocking(AsyncJobs.submit_many)
     get = blocking(AsyncJobs.get)
     wait = blocking(AsyncJobs.wait)
     cancel = blocking(AsyncJobs.cancel)
@@ -287,6 +326,12 @@ class Jobs(BlockingMethods[AsyncJobs]):
 
 def _make_submission(target: str, request: JobRequest, key: str) -> Request:
     """Return the request that submits a job. `key` is the default idempotency_key, or ""."""
+    body = _make_body(target, request, key)
+    has_key, full = "idempotency_key" in body, frozenset({429})
+    return Request("POST", build_path("jobs"), body=body, statuses=full, is_repeatable=has_key)
+
+
+def _make_body(target: str, request: JobRequest, key: str) -> dict[str, Any]:
     body: dict[str, Any] = {"target": target}
     body |= {name: value for name, value in request.items() if value is not None}
     if "class_name" in body:
@@ -297,8 +342,36 @@ def _make_submission(target: str, request: JobRequest, key: str) -> Request:
         body["body_base64"] = base64.b64encode(body.pop("body")).decode()
     if key:
         body.setdefault("idempotency_key", key)
-    has_key, full = "idempotency_key" in body, frozenset({429})
-    return Request("POST", build_path("jobs"), body=body, statuses=full, is_repeatable=has_key)
+    return body
+
+
+def _cut_into_requests(bodies: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Yield lists of jobs that are short enough for one request."""
+    part: list[dict[str, Any]] = []
+    part_size = 0
+    for body in bodies:
+        size = len(json.dumps(body, separators=(",", ":"))) + 1  # ASCII, and a comma
+        if part and (len(part) == MAX_SUBMITTED or part_size + size > MAX_SUBMITTED_BYTES):
+            yield part
+            part, part_size = [], 0
+        part.append(body)
+        part_size += size
+    if part:
+        yield part
+
+
+def _renumber(error: RejectedError, first: int) -> RejectedError:
+    """Return the error of a request with the jobs from index `first` on. Its lines name a job by
+    its index in the request, and by its index in the whole list afterwards."""
+    problem = error.problem
+    errors = tuple(
+        re.sub(r"\Ajobs\.(\d+)", lambda found: f"jobs.{first + int(found[1])}", line)
+        for line in problem.errors
+    )
+    text = f"{problem.status}, {problem.title}. {problem.detail}"
+    if first:
+        text += f" The {first} jobs before were submitted."
+    return RejectedError(text, replace(problem, errors=errors))
 
 
 def _format_time(time_: datetime | str | None) -> str | None:

@@ -96,6 +96,21 @@ class JobPage(TypedDict):
     next: str | None
 
 
+class RefusedJob(TypedDict):
+    """A job that was not submitted: its index in the list, and why."""
+
+    index: int
+    code: str
+    reason: str
+
+
+class SubmittedJobs(TypedDict):
+    """The ids of many jobs in their order, None for each that was refused, and those."""
+
+    ids: list[str | None]
+    refused: list[RefusedJob]
+
+
 class CancelledJob(TypedDict):
     id: str
     state: str

@@ -30,7 +30,7 @@ from sidecar.jobs.worker.target_call import Egress
 from sidecar.jobs.worker.target_worker import WorkerPool
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.egress import open_session
-from sidecar.kit.errors import DatabaseError, InputError
+from sidecar.kit.errors import DatabaseError, InputError, ListenError
 from sidecar.kit.tasks import Worker, run_worker, stop_workers
 from sidecar.settings.model import Settings
 from sidecar.storage.redis.connect import Store, close, connect
@@ -181,4 +181,4 @@ async def _serve_health(stack: contextlib.AsyncExitStack, metrics: Metrics, list
     try:
         await web.TCPSite(runner, host.strip("[]"), int(port)).start()
     except OSError as error:
-        raise InputError([f"--listen: {listen}: {error.strerror or error}"]) from None
+        raise ListenError("--listen", listen, error) from None

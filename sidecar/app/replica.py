@@ -30,7 +30,7 @@ from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.redis_keys import CHANGES_CHANNEL
 from sidecar.jobs.service import Jobs
 from sidecar.kit.clock import StoreClock
-from sidecar.kit.errors import InputError
+from sidecar.kit.errors import InputError, ListenError
 from sidecar.kit.extras import require
 from sidecar.kit.share import find_share
 from sidecar.kit.systemd import notify_systemd
@@ -211,8 +211,8 @@ async def run_replica(settings: Settings, stopping: list[bool]) -> AsyncIterator
         ops = create_ops_app(services, settings, stopping, operators)
         await _open_listeners(
             stack,
-            (edge, FastRunner, settings.edge_listen),
-            (ops, web.AppRunner, settings.ops_listen),
+            (edge, FastRunner, "edge_listen", settings.edge_listen),
+            (ops, web.AppRunner, "ops_listen", settings.ops_listen),
         )
         yield rooms
 
@@ -362,9 +362,10 @@ def make_webhooks(settings: Settings, redis: Store, metrics: Metrics) -> Webhook
 
 async def _open_listeners(
     stack: contextlib.AsyncExitStack,
-    *listeners: tuple[web.Application, type[web.AppRunner], str],
+    *listeners: tuple[web.Application, type[web.AppRunner], str, str],
 ) -> None:
-    """Open the listeners in order. `stack` closes them in the same order.
+    """Open the listeners in order, each with its setting and address. `stack` closes them in the
+    same order.
 
     The ops listener must be the last, so that /readyz responds only if the edge listener is open.
     """
@@ -377,16 +378,16 @@ async def _open_listeners(
             max_field_size=MAX_FIELD_BYTES,
             max_headers=256,
         )
-        for app, runner_class, _ in listeners
+        for app, runner_class, _, _ in listeners
     ]
     for runner in reversed(runners):
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
-    for runner, (_, _, address) in zip(runners, listeners, strict=True):
-        await _listen(runner, address)
+    for runner, (_, _, setting, address) in zip(runners, listeners, strict=True):
+        await _listen(runner, setting, address)
 
 
-async def _listen(runner: web.AppRunner, address: str) -> None:
+async def _listen(runner: web.AppRunner, setting: str, address: str) -> None:
     try:
         if address.startswith("unix:"):
             path = Path(address.removeprefix("unix:"))
@@ -398,7 +399,7 @@ async def _listen(runner: web.AppRunner, address: str) -> None:
             host, _, port = address.rpartition(":")
             await web.TCPSite(runner, host.strip("[]"), int(port), backlog=BACKLOG).start()
     except OSError as error:
-        raise InputError([f"cannot listen on {address}: {error.strerror or error}"]) from None
+        raise ListenError(setting, address, error) from None
 
 
 def _remove_socket(path: Path) -> None:

@@ -5,6 +5,7 @@ imports slow modules inside the functions that need them.
 """
 
 import importlib
+import itertools
 import os
 import platform
 import sys
@@ -13,14 +14,22 @@ from typing import Any
 
 import click
 
+from sidecar.cli.output import CommandGroup, fail
+
 #: The exit code after Ctrl-C, by the convention of shells: 128 plus the number of SIGINT.
 CTRL_C_EXIT_CODE = 130
-#: The names of all commands. The function of a command has the same name, with _ instead of -.
-_COMMANDS = """
-    check-config completion doctor grant hash-password healthcheck history init jobs leases limits
-    migrate nginx-key operators page report rooms run-jobs serve targets update-files verify-draw
-    webhooks
-""".split()  # noqa: SIM905 - a list would have a line for each
+#: The names of all commands, by the headings of the help. The function of a command has the same
+#: name, with _ instead of -.
+_SECTIONS = {
+    "Set up": ("init", "check-config", "hash-password", "nginx-key", "page", "migrate", "doctor"),
+    "Run": ("serve", "run-jobs", "healthcheck", "update-files"),
+    "Look at what runs, and change it": (
+        *("rooms", "leases", "limits", "jobs", "targets", "webhooks", "operators"),
+    ),
+    "Look back": ("report", "history", "verify-draw"),
+    "Other commands": ("grant", "completion"),
+}
+_COMMANDS = sorted(itertools.chain.from_iterable(_SECTIONS.values()))
 #: The module of each command that is not defined in a module with the command's name.
 _MODULES = {
     "doctor": "doctor.command",
@@ -33,8 +42,10 @@ _MODULES = {
 }
 
 
-class _LazyCommands(click.Group):
+class _LazyCommands(CommandGroup):
     """A group that imports the module of a command only when the command is called."""
+
+    sections = _SECTIONS
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
         return _COMMANDS
@@ -71,7 +82,6 @@ class _LazyCommands(click.Group):
             sys.exit(CTRL_C_EXIT_CODE)
 
     def invoke(self, ctx: click.Context) -> Any:
-        from sidecar.cli.output import fail  # noqa: PLC0415
         from sidecar.kit.errors import InputError  # noqa: PLC0415
 
         try:

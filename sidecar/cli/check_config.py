@@ -31,9 +31,10 @@ _PLACEHOLDER_SECRETS = {
     help="Do without secret_keys and admin_token, as where a change is tested.",
 )
 def check_config(path: str | None, *, as_json: bool, no_secrets: bool) -> None:
-    """Print every problem of a configuration, with its line; exit 1 if there is any.
+    """Print every problem of a configuration, by line.
 
-    Warnings name what is allowed but probably a mistake; they do not change the exit code.
+    Exit 1 if there is any. Warnings name what is allowed but probably a mistake; they do not change
+    the exit code.
     """
     settings, problems = _try_load(path, no_secrets=no_secrets)
     warnings = settings.warnings if settings else []
@@ -67,10 +68,11 @@ def _try_load(
         file, lines = find_file(path), dict[str, int]()
         with contextlib.suppress(OSError, UnicodeDecodeError):  # already among the problems
             lines = find_lines(file.read_text(encoding="utf-8")) if file else {}
-        return None, [
+        problems = [
             {"message": text, "file": str(file) if file else None, "line": locate(text, lines)}
             for text in error.problems
         ]
+        return None, sorted(problems, key=lambda problem: problem["line"] or 0)
 
 
 def _format_contents(settings: Settings) -> str:

@@ -54,7 +54,9 @@ def _check_url(_context: click.Context, _option: click.Parameter, url: str | Non
 )
 @JSON
 def grant(room: str, class_name: str, path: str | None, **options: Any) -> None:
-    """Print grants. The bearer of a grant gets a class in the queue of a room or a target.
+    """Print grants, whose bearers get a class in a queue.
+
+    It is the queue of a room or of a target of jobs.
 
     A visitor opens the page with waitroom_grant=GRANT in its query; --url prints such links.
     Needs no replica: the settings name the class and the keys.

@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -57,7 +58,7 @@ _PERIOD = combine(
 def report(
     path: str | None, room: str, *, output_format: str, as_json: bool, **period_options: Any
 ) -> None:
-    """Report how a room did in a period: waits, abandonment, no-shows, time inside, fairness."""
+    """Report waits, abandonment and fairness of a room in a period."""
     from sidecar.history.lookups import format_csv  # noqa: PLC0415
     from sidecar.history.report import make_report  # noqa: PLC0415
 
@@ -78,7 +79,7 @@ def report(
 
 @click.group(cls=SettingsGroup)
 def history() -> None:
-    """Look up what happened: one visitor, a period's stays, what operators did."""
+    """Look up one visitor, a period's stays, or what operators did."""
 
 
 @history.command()
@@ -217,7 +218,9 @@ _TIME_ROWS = (
 
 
 def _format_report(report: dict[str, Any]) -> str:
-    lines = [f"{report['room']}, {report['from']} to {report['to']}", ""]
+    start, end = (datetime.fromisoformat(report[name]).astimezone() for name in ("from", "to"))
+    period = f"{start:%Y-%m-%d %H:%M:%S} to {end:%Y-%m-%d %H:%M:%S %Z}"
+    lines = [f"{report['room']}, {period}", ""]
     for name, title, share in _COUNT_ROWS:
         share_text = f"  {report[share]:.1%} of those who queued" if report.get(share) else ""
         lines.append(f"{title:<28}{report[name]:>10,}{share_text}")

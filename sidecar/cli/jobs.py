@@ -1,15 +1,24 @@
 """The commands `waitroom jobs …`, which submit, show, watch, cancel and retry jobs."""
 
+import json
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import IO, Any
 
 import click
 
-from sidecar.cli.output import JSON, combine, print_json, print_table, read_duration
+from sidecar.cli.output import (
+    JSON,
+    BadValue,
+    combine,
+    print_json,
+    print_table,
+    read_duration,
+)
 from sidecar.cli.replica_client import (
     Client,
     Job,
@@ -21,7 +30,7 @@ from sidecar.cli.replica_client import (
 )
 from sidecar.jobs.model import ENDED, State
 
-#: The most ids in one bulk request.
+#: The most ids or jobs in one bulk request.
 MAX_BULK_IDS = 100
 #: The most jobs whose states are shown one by one. For more jobs, only counts are shown.
 MAX_JOB_LINES = 8
@@ -42,7 +51,7 @@ STYLES = {
 
 @click.group(cls=ReplicaGroup)
 def jobs() -> None:
-    """Submit jobs, look them up and wait for them, through a replica's ops listener."""
+    """Submit jobs, look them up and wait for them."""
 
 
 def _parse_headers(
@@ -59,7 +68,7 @@ def _parse_headers(
 
 
 @jobs.command()
-@click.argument("target")
+@click.argument("target", required=False)
 @click.option("--method", "-X", metavar="WORD", help="GET, or POST where there is a body.")
 @click.option("--path", metavar="PATH", help="Below the target's url.")
 @click.option("--query", metavar="TEXT", help="What follows the ?, as it is sent.")
@@ -84,12 +93,37 @@ def _parse_headers(
 )
 @click.option("--wait", "is_waiting", is_flag=True, help="Until it has ended, or is called.")
 @EVERY
+@click.option(
+    "--file", type=click.Path(), metavar="FILE", help="Many jobs, a JSON object a line; or -."
+)
 @JSON
 @pass_client
-def submit(client: Client, /, target: str, is_waiting: bool, every: float, **request: Any) -> None:
+def submit(
+    client: Client,
+    /,
+    target: str | None,
+    is_waiting: bool,
+    every: float,
+    file: str | None,
+    **request: Any,
+) -> None:
     """Submit a job. Prints its id, and its state to standard error. With --wait, prints the body of
     the result, or the permit of an online job, and the rest to standard error; exit 1 unless the
-    job was completed or, if it is online, called."""
+    job was completed or, if it is online, called.
+
+    With --file, submit the jobs of a file. Each line is a JSON object, as the API takes one; TARGET
+    is for lines that name no target. Prints the ids; exit 1 if a job was refused. Give each an
+    idempotency_key, so that you can repeat the command."""
+    if file is not None:
+        if is_waiting or any(value for name, value in request.items() if name != "as_json"):
+            raise click.UsageError("--file has the jobs: say only TARGET and --json beside it")
+        try:
+            with click.open_file(file, "rb") as lines:
+                _submit_lines(client, lines, target, as_json=request["as_json"])
+        except OSError as error:
+            raise BadValue(f"{file}: {error.strerror}") from None
+    if target is None:
+        raise click.UsageError("say TARGET, or --file FILE")
     if (as_json := request.pop("as_json")) and is_waiting:
         raise click.UsageError("say either --json or --wait; waitroom jobs watch waits")
     request["body"] = _read_body(request["body"], request.pop("body_file"))
@@ -104,6 +138,44 @@ def submit(client: Client, /, target: str, is_waiting: bool, every: float, **req
     has_succeeded = wait_for_jobs(client, [job["id"]], every_s=every, until_called=True)
     _print_result(client, client.jobs.get(job["id"]))
     sys.exit(0 if has_succeeded else 1)
+
+
+def _submit_lines(client: Client, file: IO[bytes], target: str | None, *, as_json: bool) -> None:
+    """Submit the jobs of a file, and print their ids as soon as they are submitted."""
+    from waitroom import WaitroomError  # noqa: PLC0415 - other commands start faster
+
+    lines = ((number, line) for number, line in enumerate(file, start=1) if line.strip())
+    ids, refused = list[str | None](), list[dict[str, Any]]()
+    while part := list(islice(lines, MAX_BULK_IDS)):
+        numbers = [number for number, _ in part]
+        try:
+            reply = client.jobs.submit_many(_parse_job(*line, target) for line in part)
+        except WaitroomError:
+            click.echo(f"of the jobs in lines {numbers[0]} to {numbers[-1]}:", err=True)
+            raise
+        ids += reply["ids"]
+        for job in reply["refused"]:
+            refused.append({"line": numbers[job["index"]], **job})
+            reason = f"{job['code']}: {job['reason']}"
+            click.echo(f"line {numbers[job['index']]}: {reason}", err=True)
+        if not as_json:
+            click.echo("".join(f"{id_}\n" for id_ in reply["ids"] if id_ is not None), nl=False)
+    if as_json:
+        print_json({"ids": ids, "refused": refused})
+    sys.exit(1 if refused else 0)
+
+
+def _parse_job(number: int, line: bytes, target: str | None) -> Any:
+    """Return the job in a line. Raises BadValue."""
+    try:
+        job = json.loads(line)
+    except ValueError:
+        job = None
+    if not isinstance(job, dict):
+        raise BadValue(f"line {number}: write a JSON object")
+    if not (named := job.get("target") or target):
+        raise BadValue(f"line {number}: needs a target, or give TARGET")
+    return {**job, "target": named}
 
 
 def _print_result(client: Client, job: Job) -> None:

@@ -24,8 +24,7 @@ RUN_RETRIES = 3
 
 @click.group(cls=ReplicaGroup)
 def leases() -> None:
-    """Show who holds which resource, release it, or hold it while a command runs, through a
-    replica's ops listener."""
+    """Show who holds what, release it, or hold it for a command."""
 
 
 def _print_leases(document: dict[str, Any]) -> None:

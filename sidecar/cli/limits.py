@@ -21,13 +21,15 @@ from sidecar.cli.replica_client import (
 
 #: The exit status if a limit refuses a call.
 REFUSED = 4
+#: How often a concurrency limit is asked again, in seconds, because a permit may be released at any
+#: moment.
+_PERMIT_POLL_S = 0.5
 _LIMITS = "/v1/limits"
 
 
 @click.group(cls=ReplicaGroup)
 def limits() -> None:
-    """Ask rate limits, show them, and change those of single keys, through a replica's ops
-    listener."""
+    """Ask rate limits, show them, and change those of single keys."""
 
 
 def _print_rules(document: dict[str, Any]) -> None:
@@ -97,6 +99,7 @@ def acquire(client: Client, /, name: str, fields: tuple[str, ...], **params: Any
     query, wait_s = _read_fields(params["key"], fields), params["wait"] or 0
     call = {"cost": params["cost"], **(query if params["key"] is not None else {"fields": query})}
     path, deadline_s = build_api_path(_LIMITS, name), time.monotonic() + wait_s
+    poll_s = _PERMIT_POLL_S if wait_s and _is_concurrency(client, name) else math.inf
     while True:
         # A list, because the response to one call that is refused would be an error.
         [decision] = client.request("POST", f"{path}/acquire", [call])
@@ -104,7 +107,8 @@ def acquire(client: Client, /, name: str, fields: tuple[str, ...], **params: Any
             reason = "Redis is unavailable, and the limit refuses then (on_store_failure)"
             raise Unreachable(f"{name}: {reason}")
         retry_s = math.inf if decision["wait_seconds"] is None else decision["wait_seconds"]
-        has_time = time.monotonic() + retry_s <= deadline_s
+        pause_s = retry_s if decision["allowed"] or math.isinf(retry_s) else min(retry_s, poll_s)
+        has_time = time.monotonic() + pause_s <= deadline_s
         if decision["allowed"] and (has_time or not retry_s):
             with _released_on_failure(client, path, decision):
                 time.sleep(retry_s)
@@ -116,7 +120,12 @@ def acquire(client: Client, /, name: str, fields: tuple[str, ...], **params: Any
                     hint = f"the limit {decision['limit']} never allows a cost of {params['cost']}"
                 click.echo(f"{name}: refused; {hint}", err=True)
                 raise click.exceptions.Exit(REFUSED)
-        time.sleep(retry_s)
+        time.sleep(pause_s)
+
+
+def _is_concurrency(client: Client, name: str) -> bool:
+    rules = client.request("GET", _LIMITS)["limits"]
+    return any(rule["name"] == name and rule["algorithm"] == "concurrency" for rule in rules)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from sidecar.cli.replica_client import Client, ReplicaGroup, build_api_path
 
 @click.group(cls=ReplicaGroup)
 def operators() -> None:
-    """List the operators that the settings name, and end their sessions."""
+    """List the operators, and end their sessions."""
 
 
 def _print_operators(document: dict[str, Any]) -> None:
@@ -40,7 +40,7 @@ def log_out(client: Client, name: str) -> Any:
 
 @click.command("hash-password")
 def hash_password() -> None:
-    """Print the hash of a password, for `password` of an operator in the settings.
+    """Print the hash of an operator's password, for the settings.
 
     Asks for the password twice, or reads a line of standard input. Needs no replica.
     """

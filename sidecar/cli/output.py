@@ -14,6 +14,27 @@ P = ParamSpec("P")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
+class CommandGroup(click.Group):
+    """A group whose help shows the first sentence of each command's help, however long it is."""
+
+    #: The names of the commands, by the headings of the help. Empty: all are under "Commands".
+    sections: Mapping[str, Sequence[str]] = {}
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        names = self.list_commands(ctx)
+        width = max(map(len, names))  # of all sections, so that their summaries are aligned
+        for heading, section in (self.sections or {"Commands": names}).items():
+            commands = ((name, self.get_command(ctx, name)) for name in section)
+            with formatter.section(heading):
+                formatter.write_dl(
+                    [
+                        (f"{name:<{width}}", command.get_short_help_str(limit=1000))
+                        for name, command in commands
+                        if command
+                    ]
+                )
+
+
 class Unreachable(click.ClickException):
     """Raised if a replica, Redis or a database does not respond."""
 

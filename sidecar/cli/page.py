@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from sidecar.cli.config import CONFIG, load_settings
-from sidecar.cli.output import BadValue
+from sidecar.cli.output import BadValue, CommandGroup
 
 if TYPE_CHECKING:
     from sidecar.rooms.settings import RoomSettings
 
 
-class _PageGroup(click.Group):
+class _PageGroup(CommandGroup):
     """A group that reads an argument that is no command's name as the file for `nginx`."""
 
     def resolve_command(
@@ -48,7 +48,7 @@ def nginx(file: str | None = None) -> None:
 
     path = Path(file) if file else find_share("static") / "waiting.html"
     try:
-        text = format_for_nginx(path.read_text(encoding="utf-8"), Languages(path.parent).tags)
+        text = format_for_nginx(path.read_text(encoding="utf-8"), Languages(path.parent))
     except (OSError, ValueError) as error:
         raise click.ClickException(f"{path}: {error}") from None
     click.echo(text, nl=False)

@@ -18,7 +18,7 @@ from urllib.parse import quote, urlsplit
 import click
 
 from sidecar.cli.config import CONFIG_HELP
-from sidecar.cli.output import BadValue, Unreachable, print_result
+from sidecar.cli.output import BadValue, CommandGroup, Unreachable, print_result
 from sidecar.kit.errors import InputError
 from sidecar.settings.file import DEFAULT_FILE, SYSTEM_FILE, find_file
 
@@ -180,6 +180,8 @@ def format_error(error: "waitroom.WaitroomError", address: str = "", source: str
         detail = f"{detail} The token came from {source}.".strip()
     elif problem.status == 404 and not detail:
         detail = "Is that the ops listener (not edge_listen) of a replica of this version?"
+    if problem.status == 422 and problem.errors:  # they say what is wrong, and the title does not
+        return "\n".join([*problem.errors, *([detail] if detail else [])])
     return "\n".join([": ".join(text for text in (problem.title, detail) if text), *problem.errors])
 
 
@@ -253,7 +255,7 @@ def create_replica_options() -> list[click.Parameter]:
     ]
 
 
-class SettingsGroup(click.Group):
+class SettingsGroup(CommandGroup):
     """A group whose commands have the option --config, before or after the command's name."""
 
     #: The index of the first option in `create_replica_options` that the commands have.

@@ -14,7 +14,7 @@ _TARGETS = "/v1/targets"
 
 @click.group(cls=ReplicaGroup)
 def targets() -> None:
-    """List the targets of jobs and change them, through a replica's ops listener."""
+    """List the targets of jobs and change them."""
 
 
 def _format_row(target: dict[str, Any]) -> tuple[object, ...]:

@@ -42,7 +42,7 @@ _WEBHOOKS = "/admin/webhooks"
 
 @click.group(cls=ReplicaGroup)
 def webhooks() -> None:
-    """Test the webhooks that the settings name, list their deliveries, and send messages again."""
+    """Test webhooks, list their deliveries, and send messages again."""
 
 
 def _print_webhooks(document: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ from sidecar.gate.contract import GATES, Gate, is_resource
 from sidecar.gate.cookies import format_cookie, format_stamp_cookie
 from sidecar.gate.page import cloudflare
 from sidecar.gate.page.position import get_position
-from sidecar.gate.page.status_document import build_document, get_refresh_s
+from sidecar.gate.page.status_document import build_document, choose_first_view, get_refresh_s
 from sidecar.gate.page.template import find_template, format_document, format_refresh
 from sidecar.gate.schemas import CheckAdmittedHeaders, CheckRefusedHeaders, CheckRequestHeaders
 from sidecar.gate.stamps import STAMPS, may_have_stamps
@@ -91,10 +91,12 @@ async def check(request: web.Request) -> web.Response:
         # nginx keeps only the last response's Set-Cookie, so repeat that of the first response.
         answer = replace(answer, token=visitor_request.earlier_token)
     reply = build_headers(room, answer, headers)
-    if answer.state is not VisitorState.ADMITTED and (template := find_template(request, room)):
-        document = build_document(room, answer)
-        reply["X-Waitroom-Document"] = format_document(document)
-        reply["Refresh"] = format_refresh(template, document)
+    if answer.state is not VisitorState.ADMITTED:
+        reply["X-Waitroom-View"] = choose_first_view(room, answer)
+        if template := find_template(request, room):
+            document = build_document(room, answer)
+            reply["X-Waitroom-Document"] = format_document(document)
+            reply["Refresh"] = format_refresh(template, document)
     if is_cacheable(answer, visitor_request):
         is_admitted = answer.state is VisitorState.ADMITTED
         reply["X-Accel-Expires"] = _PASS_CACHE_S if is_admitted else BRIEF_CACHE_S

@@ -27,6 +27,7 @@ _Visitor = Annotated[str, Field(pattern=VISITOR_ID)]
 _State = Annotated[VisitorState, WithJsonSchema({"type": "string", "enum": [*VisitorState]})]
 _Phase = Annotated[Phase, WithJsonSchema({"type": "string", "enum": [*Phase]})]
 _VERDICTS = [*VisitorState, "unknown-room", "unknown-resource"]
+_View = Literal["waiting", "next", "paused", "prequeue", "opens", "full", "closed", "joining"]
 _Verdict = Annotated[
     VisitorState | Literal["unknown-room", "unknown-resource"],
     WithJsonSchema({"type": "string", "enum": _VERDICTS}),
@@ -112,6 +113,8 @@ class CheckAdmittedHeaders(AdmittedHeaders, CacheHeaders):
 
 
 class CheckRefusedHeaders(RefusedHeaders, CacheHeaders):
+    x_waitroom_view: _View | None = None
+    """What the waiting page says first. Missing if the room is unknown."""
     x_waitroom_json: str | None = None
     """The JSON document for programs, if the room's `json_format` is `cloudflare`."""
     x_waitroom_document: str | None = None

@@ -31,6 +31,7 @@ from sidecar.kit.clock import iso
 from sidecar.kit.did_you_mean import did_you_mean, union_members
 from sidecar.kit.errors import InputError
 from sidecar.kit.names import NAME
+from sidecar.kit.setting_types import describe_requirement
 
 #: The most characters of a name or value that an error message repeats.
 _MAX_SHOWN = 40
@@ -209,7 +210,7 @@ def _list_problems(error: ValidationError, model: type[BaseModel], where: str) -
 
 
 def _describe_problem(problem: Any, model: type[BaseModel]) -> str:
-    text = problem["msg"].removeprefix("Value error, ")
+    text = describe_requirement(problem)
     if problem["type"] not in {"wanted", "value_error"} and len(problem["loc"]) == 1:
         text = _describe_schema(_property_schemas(model).get(problem["loc"][0], {})) or text
     value = problem["input"]

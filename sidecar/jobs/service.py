@@ -84,7 +84,7 @@ class Jobs:
 
     async def submit(
         self, owner: str, new: NewJob, *, needs_grant: bool = True
-    ) -> tuple[Job, bool]:
+    ) -> tuple[JobView, bool]:
         """Submit a job. Return the stored job and True, or the earlier job with the same
         idempotency key and False. Unless `needs_grant`, the owner may choose any class.
 
@@ -93,7 +93,7 @@ class Jobs:
         target, key = self.targets.get(new.target), new.idempotency_key
         # Checked first, because for a repeated request the queue may be full, or the grant spent.
         if key and (earlier := await self.store.jobs.find_by_key(owner, key)):
-            return await self._check_same_job(earlier, new), False
+            return await self.view_accepted(await self._check_same_job(earlier, new)), False
         if not target.clock.is_known:  # a reply of Redis has its time
             await target.store.inspect([], target.settings)
         now_ms = target.clock.now_ms()
@@ -131,10 +131,9 @@ class Jobs:
         if written.id != id_:  # a concurrent request submitted the same job
             with contextlib.suppress(StoreError):
                 await target.store.unreserve(id_)
-            return await self._check_same_job(written, new), False
+            return await self.view_accepted(await self._check_same_job(written, new)), False
         self._count_job(target, "submitted")
-        await self._enqueue(target, written)
-        return written, True
+        return await self._enqueue(target, written), True
 
     async def _check_same_job(self, earlier: Job, new: NewJob) -> Job:
         """Return the earlier job. Raises IdempotencyKeyUsedError if the new one's content differs
@@ -147,13 +146,14 @@ class Jobs:
                 )
         return earlier
 
-    async def _enqueue(self, target: Target, job: Job) -> None:
+    async def _enqueue(self, target: Target, job: Job) -> JobView:
         """Add a stored job to the queue. If Redis is unavailable, the reconciler adds the job."""
-        is_online = job.kind == "online"
-        with contextlib.suppress(StoreError):
-            await target.store.add([
-                QueueEntry(job.id, job.queue_order, is_online, job.not_before_ms)
-            ])  # fmt: skip
+        entry = QueueEntry(job.id, job.queue_order, job.kind == "online", job.not_before_ms)
+        try:
+            [(queue, place)] = await target.store.add([entry], target.settings)
+        except StoreError:
+            return JobView(job, job.state)
+        return _make_view(job, target, queue, place)
 
     def _count_job(self, target: Target, state: str) -> None:
         self.metrics.jobs.labels(target.name, state).inc()
@@ -195,6 +195,14 @@ class Jobs:
             _make_view(job, *places[job.id]) if job.id in places else JobView(job, job.state)
             for job in jobs
         ]
+
+    async def view_accepted(self, job: Job) -> JobView:
+        """Return the view of a job, without its position if Redis is unavailable."""
+        try:
+            [view] = await self.view([job])
+        except StoreError:
+            return JobView(job, job.state)
+        return view
 
     async def count_jobs(self) -> dict[tuple[str, str], int]:
         """Return the number of jobs by target and state, at most COUNTS_TTL_S old."""

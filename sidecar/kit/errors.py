@@ -1,5 +1,6 @@
 """The exceptions that several parts of the sidecar raise. All of them derive from SidecarError."""
 
+import errno
 from collections.abc import Iterable
 
 
@@ -14,6 +15,16 @@ class InputError(SidecarError):
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
+
+
+class ListenError(InputError):
+    """A setting or option names an address that this process cannot listen on."""
+
+    def __init__(self, setting: str, address: str, error: OSError) -> None:
+        reason = error.strerror or str(error)
+        if error.errno == errno.EADDRINUSE:
+            reason = "another program has taken it. Stop that program, or set another port"
+        super().__init__([f"{setting}: cannot listen on {address}: {reason}"])
 
 
 class UnknownNameError(SidecarError):

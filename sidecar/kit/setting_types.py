@@ -2,7 +2,8 @@
 
 import ipaddress
 import re
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 from unicodedata import is_normalized
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
@@ -217,16 +218,55 @@ class HoldsSecrets:
     """Marks a table of settings as having secret values: Annotated[Table, HoldsSecrets]."""
 
 
+#: What a value must be, by pydantic's type of the error or the first word of it.
+_REQUIREMENTS = {
+    "literal_error": "must be {expected}",
+    "greater_than": "must be greater than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
+    "string_too_short": "must have at least {min_length} characters",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_pattern_mismatch": "must match {pattern}",
+    "too_short": "must have {min_length} or more entries",
+    "too_long": "must have at most {max_length} entries",
+    "bool": "must be true or false",
+    "int": "must be a whole number",
+    "float": "must be a number",
+    "finite": "must be a number",
+    "path": "must be a path",
+    "frozen": "must be a list",
+    "string": "must be text",
+    "list": "must be a list",
+    "tuple": "must be a list",
+    "dict": "must be a table",
+    "model": "must be a table",
+}
+
+
+def describe_requirement(problem: Mapping[str, Any]) -> str:
+    """Return what a value must be, from an error of pydantic, in plain words."""
+    kind = problem["type"]
+    if text := _REQUIREMENTS.get(kind) or _REQUIREMENTS.get(kind.partition("_")[0]):
+        bounds = problem.get("ctx", {}).items()
+        return text.format_map({name: _drop_zero_fraction(bound) for name, bound in bounds})
+    return str(problem["msg"]).removeprefix("Value error, ")
+
+
+def _drop_zero_fraction(bound: Any) -> Any:
+    return int(bound) if isinstance(bound, float) and bound.is_integer() else bound
+
+
 def describe_problems(error: ValidationError, model: type[BaseModel] | None = None) -> list[str]:
     """Return one line for each problem: the setting's name and what is allowed. `model` is the
     model that was validated. If it is given, similar names are suggested, and the values of secret
     settings (`repr=False`, HoldsSecrets) are hidden."""
     lines = []
-    for problem in error.errors(include_url=False, include_context=False):
+    for problem in error.errors(include_url=False):
         name = ".".join(str(part) for part in problem["loc"] if part != "[key]")
         field = model.model_fields.get(str(problem["loc"][0])) if model and problem["loc"] else None
         is_secret = field is not None and (not field.repr or HoldsSecrets in field.metadata)
-        text = problem["msg"].removeprefix("Value error, ")
+        text = describe_requirement(problem)
         if problem["type"] == "extra_forbidden":
             names = find_sibling_names(model, problem["loc"]) if model else None
             text = f"unknown setting{did_you_mean(str(problem['loc'][-1]), names or ())}"

@@ -89,7 +89,7 @@ def test_what_is_set_is_in_force(site, operator, visitor):
     cap.get_by_label("Cap").evaluate("field => field.form.noValidate = true")
     press(cap, "Set")
     expect(said(page, "act", "total_active_users")).to_contain_text(
-        "Not done: The request is not allowed: total_active_users: Input should be greater"
+        "Not done: total_active_users: must be at least 0 (got -1)"
     )
     page.problems.clear()  # The browser reports the status 422.
     cap.get_by_label("Cap").fill("0")

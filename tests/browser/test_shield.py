@@ -3,10 +3,8 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.nginx_client import JSON, Visitor
-from tests.support.processes import wait_until
 from tests.support.site import Site
-from tests.support.story import ahead
+from tests.support.story import ahead, raise_shield
 
 ROOMS = {"shop": {"total_active_users": 0, "shield_above": 1, "heartbeat_interval": 1}}
 
@@ -15,14 +13,6 @@ ROOMS = {"shop": {"total_active_users": 0, "shield_above": 1, "heartbeat_interva
 def site():
     with Site(rooms=ROOMS) as site:
         yield site
-
-
-def raise_shield(site) -> None:
-    def is_up() -> bool:
-        joined = Visitor(site.url).post("/_waitroom/shop/join", headers={"Accept": JSON})
-        return joined.json()["state"] == "not_queued"
-
-    wait_until(is_up, "the shield")
 
 
 def test_its_script_joins_by_the_address_that_it_is_told(site, visitor):

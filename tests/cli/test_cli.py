@@ -24,7 +24,9 @@ def run(*arguments, **environment) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def site():
-    with Site(rooms={"shop": {"total_active_users": 2}}, replicas=2) as site:
+    with Site(
+        rooms={name: {"total_active_users": 2} for name in ("bar", "shop")}, replicas=2
+    ) as site:
         yield site
 
 
@@ -76,8 +78,17 @@ def test_a_change_is_seen_by_the_other_replica_within_two_seconds(site, rooms):
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("set", "shop", "total_active_users=-1"), 2, "total_active_users: .*greater than"),
-        (("set", "shop", "capacity=1"), 2, "capacity: unknown setting"),
+        (
+            ("set", "shop", "total_active_users=-1"),
+            2,
+            r"^Error: total_active_users: must be at least 0 \(got -1\)\nNothing was changed.$",
+        ),
+        (("set", "shop", "capacity=1"), 2, "^Error: capacity: unknown setting"),
+        (
+            ("set", "shop", "total_active_user=5"),
+            2,
+            r"^Error: total_active_user: unknown setting; did you mean total_active_users\?\n",
+        ),
         (("set", "shop", "nothing"), 2, "write SETTING=VALUE"),
         (("release", "shop", "x"), 2, "visitor: a visitor's id"),
         (("release", "shop", "a" * 22), 1, "neither inside nor waiting"),
@@ -110,7 +121,7 @@ def test_pause_drain_and_resume(site, rooms):
 def test_watch_prints_a_line_a_look(rooms):
     """Each look prints a line for each room; a rate is known from the second look on."""
     done = rooms("watch", "--every", "0.2", "--times", "2")
-    head, first, second = done.stdout.splitlines()
+    head, _, first, _, second = done.stdout.splitlines()
     assert head.split() == ["time", "room", "state", "waiting", "inside", "cap", "in/min", "wait"]
     assert re.search(r"\d shop +(running|at cap) +\d+ +\d+ +2 ", first)
     assert re.search(r" 2 +0  \w", second), second
@@ -208,6 +219,19 @@ def test_somebody_is_moved(rooms, three):
     ]
 
 
+def test_the_log_is_of_all_rooms(rooms):
+    """Without a room, the log of all rooms has a column with the room; latest first."""
+    for name in ("bar", "shop"):
+        assert rooms("pause", name).exit_code == rooms("resume", name).exit_code == 0
+    rows = [row.split("\t") for row in rooms("log").stdout.splitlines()]
+    assert rows[0] == ["at", "room", "by", "what", "visitor", "detail"]
+    assert [row[1] for row in rows[1:5]] == ["shop", "shop", "bar", "bar"]
+    assert [row[0] for row in rows[1:]] == sorted((row[0] for row in rows[1:]), reverse=True)
+    assert json.loads(rooms("log", "--json").stdout)["log"][0]["room"] == "shop"
+    of_one = [row.split("\t") for row in rooms("log", "bar").stdout.splitlines()]
+    assert of_one[:2] == [["at", "by", "what", "visitor", "detail"], [rows[3][0], *rows[3][2:]]]
+
+
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
@@ -274,19 +298,25 @@ def test_serve_refuses_a_missing_or_known_secret(tmp_path, config):
     assert "secret_keys" in done.stderr
 
 
-def test_serve_says_plainly_that_an_address_is_taken(site, tmp_path):
-    """An address in use is named, without a traceback."""
+@pytest.mark.parametrize("setting", ["edge_listen", "ops_listen"])
+def test_serve_says_plainly_that_an_address_is_taken(site, tmp_path, setting):
+    """An address in use is named with its setting and what to do, without a traceback."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         text = (site.folder / "replica-0.toml").read_text()
-        text = re.sub(r'ops_listen = ".*"', f'ops_listen = "unix:{tmp_path}/ops"', text)
+        listens = {name: f"unix:{tmp_path}/{name}" for name in ("edge_listen", "ops_listen")}
+        for name, value in {**listens, setting: address}.items():
+            text = re.sub(f'{name} = ".*"', f'{name} = "{value}"', text)
         file = tmp_path / "waitroom.toml"
-        file.write_text(re.sub(r'edge_listen = ".*"', f'edge_listen = "{address}"', text))
+        file.write_text(text)
         done = run("serve", "--config", str(file))
     assert done.returncode == 1
-    assert f"cannot listen on {address}" in done.stderr
+    assert done.stderr.splitlines()[-1] == (
+        f"{setting}: cannot listen on {address}: another program has taken it. Stop that program, "
+        "or set another port"
+    )
     assert "Traceback" not in done.stderr
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import re
 import signal
 import socket
 import subprocess
@@ -205,6 +206,33 @@ def test_help_needs_no_configuration(path, tmp_path, monkeypatch):
     assert short.output.startswith("Usage: ")
 
 
+@pytest.mark.parametrize(
+    "path",
+    [(), *(p for p in list_commands() if isinstance(command(*p), click.Group))],
+    ids=" ".join,
+)
+def test_the_help_of_a_group_cuts_no_summary(path):
+    """Each command stands under one heading of the help, with the whole first sentence of its
+    own help."""
+    group = command(*path)
+    assert isinstance(group, click.Group)
+    _usage, _, rest = invoke(*path, "--help").output.partition("Options:")
+    text = " ".join(rest.split())
+    assert "..." not in text
+    for name in group.list_commands(click.Context(group)):
+        summary = command(*path, name).get_short_help_str(limit=1000)
+        assert text.count(f" {name} {summary}") == 1
+
+
+def test_the_help_is_in_groups():
+    """The headings name what people want to do, and every command is under one of them."""
+    said = invoke("--help").output
+    assert re.findall(r"^(\w.*):$", said, re.MULTILINE) == [
+        *("Options", "Set up", "Run", "Look at what runs, and change it"),
+        *("Look back", "Other commands"),
+    ]
+
+
 @pytest.mark.server
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion(shell):
@@ -251,6 +279,18 @@ def test_mistakes_have_their_lines(tmp_path):
     assert "secret_keys" not in done.output
     document = json.loads(invoke("check-config", "-c", str(file), "--json").stdout)
     assert {problem["line"] for problem in document["problems"]} == {None, 3, 4}
+
+
+def test_mistakes_come_in_the_order_of_the_file(tmp_path):
+    """What has no line comes first, and then line by line, whatever the order of the checks."""
+    file = tmp_path / "waitroom.toml"
+    file.write_text(
+        '[rooms.shop]\ntotal_active_users = "many"\nmesage = 1\nsession_duration = 1\n'
+        '[limits.pay]\nlimit = -2\nalgorithm = "fixed_window"\nwindow = "1d"\n[rooms.a]\n'
+    )
+    said = invoke("check-config", "-c", str(file), WAITROOM_STROE="memory://").stderr.splitlines()
+    places = [line.partition(": ")[0] for line in said]
+    assert places == ["WAITROOM_STROE", "secret_keys", *(f"{file}:{n}" for n in (2, 3, 4, 6, 9))]
 
 
 def test_a_right_one_without_its_secrets(tmp_path):

@@ -181,6 +181,32 @@ def test_a_job_is_submitted_for_later(run, shown, option):
     assert said(run("jobs", "cancel", id_)) == [f"{id_} is cancelled"]
 
 
+def test_the_jobs_of_a_file_are_submitted(run, shown, tmp_path):
+    """One a line: the ids in their order, and the lines of what was refused."""
+    file = tmp_path / "jobs.jsonl"
+    file.write_text('{"path": "ok/1"}\n\n{"target": "held", "grant": "a.b", "path": "a"}\n')
+    done = run("jobs", "submit", "images", "--file", str(file))
+    assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith("line 3: grant_needed: The grant is ")
+    [id_] = done.stdout.splitlines()
+    assert shown(id_)["path"] == "ok/1"
+
+    lines = "".join(f'{{"target": "images", "path": "ok/{n}"}}\n' for n in range(101))
+    document = json.loads(run("jobs", "submit", "--file", "-", "--json", input=lines).stdout)
+    assert len(set(document["ids"])) == 101
+    assert document["refused"] == []
+
+
+def test_a_file_with_an_invalid_job_says_in_which_line(run, tmp_path):
+    """The ids of those before are printed, because they were submitted."""
+    line, file = '{"target": "images", "path": "%s"}\n', tmp_path / "jobs.jsonl"
+    file.write_text(line % "ok" * 100 + line % "../a")
+    done = run("jobs", "submit", "--file", str(file))
+    assert (done.exit_code, len(done.stdout.splitlines())) == (2, 100)
+    assert "of the jobs in lines 101 to 101:" in done.stderr
+    assert "jobs.0.path: may not have" in done.stderr
+
+
 def test_a_result_that_is_no_text_comes_as_it_came(run, submit):
     """A binary result is printed byte for byte."""
     huge = "images", "--path", "huge", "--query", "bytes=300"
@@ -410,6 +436,10 @@ def test_a_target_is_changed_and_restored(run, works, tmp_path):
     ("words", "why"),
     [
         ("jobs submit nix", "no target is named 'nix'"),
+        ("jobs submit", "say TARGET, or --file FILE"),
+        ("jobs submit images --file /nowhere", "/nowhere: No such file or directory"),
+        ("jobs submit images --file /etc/hostname", "line 1: write a JSON object"),
+        ("jobs submit images --file /etc/hostname --path a", "--file has the jobs: say only"),
         ("jobs submit images -H X-One", "X-One: write NAME: VALUE, such as Content-Type: "),
         ("jobs submit images --path ../a", "path: may not have what two servers read in two ways"),
         ("jobs submit images --callback https://a/b", "callback_url: not one that images allows"),

@@ -3,6 +3,7 @@
 import json
 import signal
 import subprocess
+import time
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
@@ -24,6 +25,7 @@ leases.brief = {{ term = "5s", renewable = true }}
 limits.evenly = {{ algorithm = "leaky_bucket", limit = 1, window = "2s", on_exceed = "pace" }}
 limits.briefly = {{ algorithm = "sliding_window", limit = 1, window = "2s" }}
 limits.daily = {{ algorithm = "fixed_window", limit = 2, window = "1d", key = "{{a}}:{{b}}" }}
+limits.together = {{ algorithm = "concurrency", limit = 1, lease = "10m" }}
 
 [limits.slowly]
 algorithm = "leaky_bucket"
@@ -235,6 +237,19 @@ def test_a_command_can_wait_for_its_call(run, replica, name):
     assert done.returncode == 0, done.stderr
     ends = [datetime.fromisoformat(decision["at"]) for decision in (first, json.loads(done.stdout))]
     assert ends[1] - ends[0] >= timedelta(seconds=2)
+
+
+def test_a_command_can_wait_for_a_permit(run, start, replica):
+    """A permit that is released before its lease ends is the next command's."""
+    [first] = replica("POST", "/v1/limits/together/acquire", [{}])
+    done = run("limits", "acquire", "together", "--wait", "1s")
+    assert (done.returncode, done.stdout) == (REFUSED, "")
+    assert "ask again after" in done.stderr
+    with start("limits", "acquire", "together", "--wait", "1h") as process:
+        time.sleep(2)  # in which it is refused
+        assert process.poll() is None
+        replica("POST", "/v1/limits/together/release", {"permit": first["permit"]})
+        assert process.wait(60) == 0
 
 
 def test_a_moment_that_is_not_used_is_given_back(run, start, replica):

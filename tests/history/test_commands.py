@@ -59,6 +59,18 @@ async def test_a_report_can_be_read(waitroom, record, tmp_path):
     assert told["places"][-1]["position"] == 2
 
 
+def test_a_report_has_the_local_time(waitroom, monkeypatch):
+    """The period of a report is in the time of this machine, to the second, with its zone."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "XYZ-5:30")
+        time.tzset()
+        assert waitroom("migrate").exit_code == 0
+        times = "--from", "2026-11-27T18:00Z", "--to", "2026-11-27T19:30:05.123Z"
+        head, *_ = waitroom("report", "shop", *times).stdout.splitlines()
+    time.tzset()
+    assert head == "shop, 2026-11-27 23:30:00 to 2026-11-28 01:00:05 XYZ"
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

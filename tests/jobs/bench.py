@@ -62,9 +62,9 @@ class Line(TargetStore):
         self.claims[n > 0] += 1
         return claimed
 
-    async def add(self, jobs: Any) -> Any:
+    async def add(self, *args: Any) -> Any:
         await self._before("add")
-        return await super().add(jobs)
+        return await super().add(*args)
 
     async def inspect(self, *args: Any) -> Any:
         await self._before("inspect")
@@ -118,6 +118,9 @@ class Egress:
         self.over = asyncio.Event()
         self.called: list[str] = []
         self.open = self.most = 0
+
+    async def open_connections(self, _settings: TargetSettings, count: int) -> int:
+        return count
 
     async def call(self, _settings: TargetSettings, job: Job, **_: Any) -> CallResult:
         self.called.append(job.id)
@@ -177,8 +180,8 @@ class Bench:
 
     async def submit(self, target: Target, **order: Any) -> str:
         """Submit a job with these fields. Return its id."""
-        job, _ = await self.jobs.submit("service", NewJob(target.name, **order))
-        return job.id
+        view, _ = await self.jobs.submit("service", NewJob(target.name, **order))
+        return view.job.id
 
     def worker(self, target: Target, *, most: int = 5) -> TargetWorker:
         return TargetWorker(target, self.jobs, self.egress, self.wake_ups, max_calls=most)  # type: ignore[arg-type]

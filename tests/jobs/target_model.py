@@ -109,7 +109,7 @@ class Target:
         number = 1 + sorted(settings.classes).index(class_name)
         return arrival - round(found.head_start * S) - found.priority * 2**51 + number
 
-    def add(self, jobs) -> list[int | None]:
+    def add(self, jobs) -> list[QueuePlace]:
         for job in jobs:
             if not self.is_in(job.id):
                 if (job.not_before_ms or 0) * 1000 > self.now:
@@ -122,7 +122,7 @@ class Target:
                     self.online.add(job.id)
         for job in jobs:
             self.reserved.pop(job.id, None)
-        return [self.position(job.id) for job in jobs]
+        return [self.place(job.id) for job in jobs]
 
     def position(self, job) -> int | None:
         return self.heads().index(job) + 1 if job in self.line else None

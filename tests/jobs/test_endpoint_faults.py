@@ -102,6 +102,19 @@ async def test_a_job_that_is_in_the_database_is_taken(here, client):
     assert (await here.row(job["id"])).state == State.PENDING
 
 
+async def test_a_submission_takes_two_scripts(here, client, sent):
+    """One gives its order, the other adds it to the queue and tells its position."""
+    target = await here.target(rate=10)
+    for position in (1, 2):
+        sent.clear()
+        answer = await client.post("/v1/jobs", json={"target": target.name}, headers=SERVICE)
+        job = await answer.json()
+        assert (answer.status, job["position"], job["wait_seconds"] is None) == (
+            202, position, False,
+        )  # fmt: skip
+    assert sent == ["FCALL"] * 2
+
+
 async def read(client, path, headers):
     """When it has returned, nothing more is done for that request: the connection's next one was
     answered."""
@@ -130,7 +143,7 @@ async def test_the_results_of_many_jobs(here, client):
     done = await completed(here, part=b"ok", delete_after_read=True, result_ttl="1h")
     target = await here.target()
     waiting = await here.submit(target)
-    other, _ = await here.jobs.submit("another", NewJob(target.name))
+    view, _ = await here.jobs.submit("another", NewJob(target.name))
 
     async def ask(*ids, query="", headers=SERVICE):
         path = f"/v1/jobs/bulk/results{query}"
@@ -143,8 +156,8 @@ async def test_the_results_of_many_jobs(here, client):
     assert (await here.row(done)).read_ms is None
     await ask(waiting, done)
     assert (await here.row(done)).read_ms is not None
-    assert [(await ask(waiting, id_))[0] for id_ in ("x" * 22, other.id)] == [404, 404]
-    assert (await ask(other.id, headers=OPERATOR))[0] == 200
+    assert [(await ask(waiting, id_))[0] for id_ in ("x" * 22, view.job.id)] == [404, 404]
+    assert (await ask(view.job.id, headers=OPERATOR))[0] == 200
     assert (await ask())[0] == (await ask(waiting, query="?wait=61"))[0] == 422
     held = asyncio.create_task(ask(waiting, query="?wait=60"))
     await until(lambda: len(client.app[job_polls.JOB_POLLS]) == 1)

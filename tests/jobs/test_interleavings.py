@@ -2,6 +2,11 @@
 again. Each at its exact moment, within one process."""
 
 import asyncio
+import contextlib
+import socket
+import ssl
+import subprocess
+import time
 
 import pytest
 from structlog.testing import capture_logs
@@ -13,8 +18,9 @@ from sidecar.jobs.model import Ending, Job, QueueEntry, State, make_job_id
 from sidecar.jobs.store.due_jobs import BYTES_PER_DELETE
 from sidecar.jobs.store.target_queue import LOCK_S
 from sidecar.jobs.worker import reconciler, target_worker
-from sidecar.jobs.worker.target_call import LateCallError
+from sidecar.jobs.worker.target_call import Egress, LateCallError
 from sidecar.jobs.worker.target_worker import LATE_ATTEMPTS, WorkerPool
+from sidecar.kit.egress import open_session
 from sidecar.kit.errors import StoreError
 from tests.jobs.bench import running, until
 
@@ -122,6 +128,69 @@ async def test_a_call_that_is_always_too_late_for_strict_is_warned_of(here):
     late = [entry for entry in logs if entry["event"] == "call_too_late"]
     levels = [(entry["log_level"], "hint" in entry) for entry in late[:LATE_ATTEMPTS]]
     assert levels == [("info", False)] * (LATE_ATTEMPTS - 1) + [("warning", True)]
+
+
+#: How long a server waits with the TLS handshake of a connection, in seconds.
+HANDSHAKE_S = 0.5
+
+
+async def serve_slowly(listener: socket.socket, context: ssl.SSLContext) -> None:
+    """Accept connections whose TLS handshake begins late, as from far away. Respond 200."""
+    loop = asyncio.get_running_loop()
+
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    async def shake_hands(connection: socket.socket) -> None:
+        await asyncio.sleep(HANDSHAKE_S)
+        await loop.connect_accepted_socket(
+            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader(), respond),
+            connection,
+            ssl=context,
+        )
+
+    async with asyncio.TaskGroup() as group:
+        while True:
+            connection, _ = await loop.sock_accept(listener)
+            group.create_task(shake_hands(connection))
+
+
+async def test_a_strict_target_far_away_is_called_at_a_low_rate(here, tmp_path):
+    """Opening a connection takes longer than a claimed call may wait, and none stays open until the
+    next claim: so it is opened before the claim."""
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+         "-nodes", "-days", "1", "-subj", "/CN=localhost", "-addext",
+         "subjectAltName=DNS:localhost", "-keyout", key, "-out", cert],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(cert, key)
+    here.egress = egress = Egress()
+    await egress._private.close()
+    egress._private = open_session(is_private=True, verify=ssl.create_default_context(cafile=cert))
+    here.time = lambda: round(time.time() * 1000)
+    with socket.create_server(("localhost", 0)) as listener:
+        listener.setblocking(False)
+        target = await here.target(
+            url=f"https://localhost:{listener.getsockname()[1]}/", private=True,
+            strict=True, rate=1, window="2s", kinds=["offline"],
+        )  # fmt: skip
+        ids = [await here.submit(target) for _ in range(2)]
+        async with (
+            running(serve_slowly(listener, context)),
+            running(here.worker(target).run()),
+            asyncio.timeout(40),
+        ):
+            while not all([(await here.row(id_)).is_ended for id_ in ids]):
+                await asyncio.sleep(0.05)
+    await egress.close()
+    rows = [await here.row(id_) for id_ in ids]
+    assert [(row.state, row.failures) for row in rows] == [(State.COMPLETED, 0)] * 2
 
 
 async def test_what_ended_while_redis_was_away_leaves_the_queue(here):

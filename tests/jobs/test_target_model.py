@@ -149,8 +149,11 @@ class TargetMachine(StoreMachine):
         ])  # fmt: skip
 
     def add(self, jobs):
-        told = self.run(self.store.add(jobs))
-        assert told == self.model.at(self.now).add(jobs)
+        told = self.run(self.store.add(jobs, self.settings))
+        assert [place for _, place in told] == self.model.at(self.now).add(jobs)
+        # It tells what a look right after would.
+        line, _ = self.run(self.store.inspect([], self.settings))
+        assert all(one == line for one, _ in told)
         self.open.update(job.id for job in jobs)
         self.settle()
 
@@ -401,7 +404,8 @@ class TargetMachine(StoreMachine):
         order.shuffle(waiting)
         for jobs in [waiting, held] if adds_first else [held, waiting]:
             if jobs is waiting:
-                assert self.run(self.store.add(jobs)) == self.model.at(self.now).add(jobs)
+                told = self.run(self.store.add(jobs))
+                assert [place for _, place in told] == self.model.at(self.now).add(jobs)
             else:
                 self.run(
                     self.store.restore([make_restored_call(one, self.settings) for one in jobs])

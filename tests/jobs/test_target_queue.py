@@ -60,7 +60,7 @@ def settings(**values) -> TargetSettings:
 async def add(store, *jobs, online=(), first=8):
     """In this order."""
     waiting = [QueueEntry(job, first + 8 * n, job in online) for n, job in enumerate(jobs)]
-    return await store.add(waiting)
+    return [place.position for _, place in await store.add(waiting)]
 
 
 async def call(store, n=100, **values):
@@ -645,7 +645,8 @@ async def test_a_new_queue_is_built_before_anything_is_called(make, clock):
     """Jobs are taken meanwhile; then it is called from a moment on, which is told."""
     store = await make(is_ready=False)
     order = await store.reserve("a", "", settings())
-    assert await store.add([QueueEntry("a", order)]) == [1]
+    [(_, place)] = await store.add([QueueEntry("a", order)])
+    assert place.position == 1
     told = await store.claim(1, settings())
     assert (told.claims, told.next_s, told.is_ready) == ([], None, False)
     assert not await store.is_ready()

@@ -1,5 +1,6 @@
 """The page without JavaScript: it asks again, lets in, lets leave, in the visitor's language."""
 
+import html
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import redis
 from click.testing import CliRunner
 
 from sidecar.cli import main
+from sidecar.gate.page.languages import Languages
 from sidecar.rooms.redis_keys import room_key
 from tests.support.events import make_opening_event
 from tests.support.nginx_client import JSON, Visitor
@@ -26,6 +28,10 @@ def site():
         "full": {"total_active_users": 0, "message": "Back <soon> & well"},
         "moves": {"total_active_users": 0},
         "quiet": {"total_active_users": 0},
+        "tongues": {"total_active_users": 0},
+        "crowded": {"total_active_users": 0, "max_waiting": 1},
+        "held": {"total_active_users": 1, "queue_all": True},
+        "shut": {"total_active_users": 0, "queueing_method": "reject"},
         "bounded": {"total_active_users": 0, "rank_limit": 1},
         "soon": {"total_active_users": 1, "events": [make_opening_event(hours=48)]},
         "lots": {
@@ -145,6 +151,50 @@ def test_languages(site, accept, language, heading):
     assert f'dir="{"rtl" if language == "ar" else "ltr"}"' in reply.text
     if heading:
         assert f">{heading}</h1>" in reply.text
+
+
+#: For each room, the texts of the heading and of the paragraph below it in nginx's page.
+FIRST_TEXTS = {
+    "crowded": ("full", "stay"),
+    "held": ("heading", "intro"),
+    "shut": ("closed", "closed_intro"),
+    "soon": ("not_open", "opens_intro"),
+    "lots": ("prequeue", "opens_intro"),
+    "full": ("heading", "intro"),
+}
+
+
+@pytest.mark.parametrize("room", FIRST_TEXTS)
+def test_nginx_serves_the_texts_of_the_state(site, room):
+    """nginx's page has the heading of the state that it serves, and all of its texts are in the
+    visitor's language."""
+    if room == "crowded":
+        Visitor(site.url).get("/crowded/")
+    for tag in ("en", "ar", "zh-TW"):
+        texts = Languages(ROOT / "static").texts(tag)
+        page = Visitor(site.url, {"Accept-Language": f"xx,{tag};q=0.9"}).get(f"/{room}/")
+        assert page.status == 503
+        assert f'<html lang="{tag}" dir="{"rtl" if tag == "ar" else "ltr"}"' in page.text
+        heading, intro = (html.escape(texts[key]) for key in FIRST_TEXTS[room])
+        assert (
+            f'<h1 id="heading" tabindex="-1">{heading}</h1>\n<p id="intro">{intro}</p>' in page.text
+        )
+        paused = html.escape(texts["paused"]) if room == "held" else ""
+        assert f'<p id="paused" class="box">{paused}</p>' in page.text
+        for key in ("ahead", "waiting", "wait", "leave", "leave_sure", "offline", "join"):
+            assert f">{html.escape(texts[key])}<" in page.text
+
+
+def test_nginx_chooses_the_language_as_a_replica_does(site):
+    """nginx and replicas choose the same language by Accept-Language."""
+    languages = Languages(ROOT / "static")
+    for accepted in (
+        "de-AT,de;q=0.9,en;q=0.8", "xx-YY, DE;q=0.5", "pt-BR", "zh", "zh-SG", "zh-TW",
+        "zh-Hant-HK;q=0.8", "ZH-hk,en", "zh-Hans-CN", "den,ja", "xx", "*", "", None, ";;,=q",
+        "en-GB,de", "a" * 3000, "x-de,ko", ",fr",
+    ):  # fmt: skip
+        page = Visitor(site.url, {"Accept-Language": accepted}).get("/tongues/")
+        assert f'<html lang="{languages.choose(accepted)}"' in page.text, accepted
 
 
 def test_the_page_is_safe_to_show(site):

@@ -204,9 +204,9 @@ def test_a_list_may_be_text(name, value, kept):
         ("exempt_paths", ["/a/../b"], "cannot be exempt"),
         ("exempt_paths", ["/a%20b"], "cannot be exempt"),
         ("exempt_paths", ["/a?b"], "cannot be exempt"),
-        ("rollout_percent", 101, "less than or equal to 100"),
+        ("rollout_percent", 101, "must be at most 100 (got 101)"),
         ("rollout_percent", True, "0 to 100"),
-        ("rollout_percent", "nan", "equal to 100"),
+        ("rollout_percent", "nan", "must be at most 100 (got 'nan')"),
     ],
 )
 def test_what_cannot_be_set(name, value, said):

@@ -16,7 +16,7 @@ FIXED = 'algorithm = "fixed_window"\nwindow = "1s"\n'
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ('algorithm = "leaky"', "algorithm: Input should be 'fixed_window', "),
+        ('algorithm = "leaky"', "algorithm: must be 'fixed_window', "),
         ("limit = 5", "algorithm: "),
         ('algorithm = "leaky_bucket"', "window: is needed for leaky_bucket"),
         ('algorithm = "concurrency"\nwindow = 1', "window: concurrency has none"),

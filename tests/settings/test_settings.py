@@ -1,12 +1,20 @@
 """Settings: what is right is read, and what is wrong is named, all of it at once."""
 
-import pytest
+import itertools
+import re
 
-from sidecar.kit.setting_types import read_servers
+import pytest
+from pydantic import ValidationError
+
+from sidecar.jobs.settings import TargetSettings
+from sidecar.kit.setting_types import describe_problems, read_servers
+from sidecar.leases.settings import LeaseSettings
+from sidecar.limits.settings import LimitSettings
 from sidecar.rooms.settings import RoomSettings
 from sidecar.settings.file import DEFAULT_FILE
 from sidecar.settings.load import load
-from sidecar.settings.model import DEMO_SECRET
+from sidecar.settings.model import DEMO_SECRET, Settings
+from sidecar.webhooks.settings import Webhook
 from tests.support.settings_problems import GOOD, SECRET, problems, room_problems
 
 # Where settings come from.
@@ -139,16 +147,16 @@ def test_every_problem_is_reported_at_once(write):
         ("store", "redis+sentinel://a/0", "/SERVICE/DATABASE"),
         ("store", "redis+sentinel://a/main/x", "the database is a number"),
         ("store", "redis+sentinel://a/main/0/1", "and no more"),
-        ("store_timeout", "0", "greater than 0"),
-        ("shutdown_delay", "301", "less than or equal to 300"),
-        ("demo", "perhaps", "boolean"),
+        ("store_timeout", "0", "must be greater than 0"),
+        ("shutdown_delay", "301", "must be at most 300 (got"),
+        ("demo", "perhaps", "must be true or false (got"),
         ("rooms__shop__queueing_method", "lifo", "'fifo', 'random', 'passthrough' or 'reject'"),
         ("rooms__shop__queueing_status_code", "500", "200, 202, 429 or 503"),
-        ("rooms__shop__total_active_users", "many", "integer"),
-        ("rooms__shop__total_active_users", "10000001", "less than or equal to 10000000"),
+        ("rooms__shop__total_active_users", "many", "must be a whole number (got"),
+        ("rooms__shop__total_active_users", "10000001", "must be at most 10000000 (got"),
         ("rooms__shop__session_duration", "soon", '"30s", "5m", "2h"'),
-        ("rooms__shop__session_duration", "4", "greater than or equal to 5"),
-        ("rooms__shop__message", "m" * 501, "500 characters"),
+        ("rooms__shop__session_duration", "4", "must be at least 5 (got"),
+        ("rooms__shop__message", "m" * 501, "must have at most 500 characters"),
     ],
 )
 def test_a_problem_names_the_setting_and_what_is_allowed(name, value, allowed):
@@ -157,6 +165,24 @@ def test_a_problem_names_the_setting_and_what_is_allowed(name, value, allowed):
     assert line.startswith(name.replace("__", ".") + ": ")
     assert allowed in line
     assert value[:100] in line or name == "store"
+
+
+@pytest.mark.parametrize(
+    "model", [Settings, RoomSettings, LeaseSettings, LimitSettings, TargetSettings, Webhook]
+)
+def test_no_problem_has_the_validators_own_words(model):
+    """Every setting with values of every kind: a problem says what the value must be."""
+    tables = {"x": 3}, {"x": {}}, {"x": {"x": 3}}, {"x": {"x": {}}}
+    lists = [], [[]], [{}], [3], [{"name": 3}]
+    others = "?", "", "m" * 10_000, True, None, -1, 1.5, 10**12, float("nan")
+    lines = []
+    for name, value in itertools.product(model.model_fields, [*tables, *lists, *others]):
+        try:
+            model.model_validate({name: value})
+        except ValidationError as error:
+            lines += describe_problems(error, model)
+    assert len(lines) > 50
+    assert [line for line in lines if re.search("Input|should|valid |pydantic|pathlib", line)] == []
 
 
 @pytest.mark.parametrize(
@@ -237,7 +263,7 @@ def test_a_room_that_is_no_table_is_a_problem(write):
     """A room, or all of them, written as a value is named, and the variable that goes in too."""
     assert problems(write("rooms = 3"), **GOOD) == [
         "WAITROOM_ROOMS__SHOP__TOTAL_ACTIVE_USERS: rooms is not a table",
-        "rooms: Input should be a valid dictionary (got 3)",
+        "rooms: must be a table (got 3)",
     ]
     (line,) = problems(write("[rooms]\nshop = 3"), WAITROOM_SECRET_KEYS=SECRET)
     assert line.startswith("rooms.shop: ")

@@ -44,7 +44,7 @@ def calls_back(*urls: str) -> TargetSettings:
         ("", 'kinds: a worker needs the target\'s url; without one, say kinds = ["online"]'),
         ('kinds = ["offline"]', "kinds: a worker needs the target's url"),
         (URL_ + "kinds = []", "kinds: write offline, online or both"),
-        (URL_ + 'kinds = ["later"]', "kinds.0: Input should be 'offline' or 'online'"),
+        (URL_ + 'kinds = ["later"]', "kinds.0: must be 'offline' or 'online'"),
         (URL_ + "methods = []", "methods: write some of GET, HEAD, POST"),
         (URL_ + 'methods = ["TRACE"]', "methods: write some of GET, HEAD, POST"),
         (URL_ + 'algorithm = "concurrency"', "algorithm: "),

@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,9 @@ ARGUMENTS = [
 expect.set_options(timeout=20_000)
 
 
-@pytest.fixture(scope="module")
-def browser():
-    """Return a browser. It runs for one test module only, because Playwright keeps an event loop
-    running in this thread, and tests of other modules need one of their own."""
+@contextmanager
+def open_browser():
+    """Run a headless Chromium. Playwright keeps an event loop running in this thread meanwhile."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     binary = next(filter(None, (shutil.which(name, path=path) for name in NAMES)), None)
     if binary is None:
@@ -32,6 +32,14 @@ def browser():
         browser = playwright.chromium.launch(executable_path=binary, args=ARGUMENTS)
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Return a browser. It runs for one test module only, because tests of other modules need an
+    event loop of their own."""
+    with open_browser() as browser:
+        yield browser
 
 
 @pytest.fixture

@@ -6,10 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sidecar.gate.page.languages import Languages
+from sidecar.gate.page.render import Page
 from tests.support.site import ROOT
 
-LANGUAGES = Languages(ROOT / "static").tags
+PAGE = Page(ROOT / "static")
+LANGUAGES = PAGE.languages.tags
 URL = "http://site.test"
 #: The server's time when the page is opened. The browser's clock is years behind (BROWSER).
 SERVER = datetime(2026, 11, 30, 9, 0, tzinfo=UTC)
@@ -20,9 +21,6 @@ TYPES = {
     "svg": "image/svg+xml",
     "json": "application/json",
 }
-ECHO = re.compile(
-    r'<!--# echo var="waitroom_(\w+)" default="([^"]*)" -->|<!--# echo .*?"([^"]*)" -->'
-)
 ABOUT = {
     "room": "shop", "claim_seconds": 30, "session_seconds": 300, "session_max_seconds": 1800,
     "is_renewed": True, "place_seconds": 86_400, "site_name": None, "logo": None,
@@ -36,6 +34,7 @@ class PlayedPage:
     Args:
         page: A page of Playwright.
         server: The server's time at the beginning.
+        locale: The visitor's language, in which the page is served.
 
     Attributes:
         asked: Paths of the page's requests so far, except requests for static files.
@@ -46,9 +45,10 @@ class PlayedPage:
         lacks: Names of German texts that are missing.
     """
 
-    def __init__(self, page, *, server=SERVER):
+    def __init__(self, page, *, server=SERVER, locale=None):
         self.page = page
         self.server = server
+        self.language = PAGE.languages.choose(locale)
         self.asked = []
         self.answer = {}
         self.next = "/"
@@ -136,13 +136,17 @@ class PlayedPage:
             self.asked.append(path.removeprefix("/_waitroom/shop/"))
             route.fulfill(body=json.dumps(self.document()), content_type="application/json")
         else:
-            # Fill in the values of nginx, as its SSI module does.
-            values = {"room": "shop", "next": self.next, "languages": " ".join(LANGUAGES)}
-            text = (ROOT / "static" / "waiting.html").read_text(encoding="utf-8")
-            body = ECHO.sub(lambda m: values.get(m[1], m[2] or m[3] or ""), text)
+            # Fill in the values as nginx does for a visitor without a place.
+            values = {"room": "shop", "next": self.next, "view": "joining"}
+            body = PAGE.render(language=self.language, view="joining", values=values)
             if self.older:
+                values["view"] = ""
+                body = PAGE.render(language="en", view="waiting", values=values)
                 body = re.sub(
-                    r' data-languages="[^"]*"|<details>.*?</details>', "", body, flags=re.DOTALL
+                    r' lang="en"| data-view=""| data-languages="[^"]*"|<details>.*?</details>',
+                    "",
+                    body,
+                    flags=re.DOTALL,
                 )
                 body = re.sub(r'id="(?:ahead|between|tools|know|undo|number)"', "", body)
             route.fulfill(body=body, content_type="text/html; charset=utf-8")
@@ -169,6 +173,7 @@ def play(visitor):
     """Return a function that creates a PlayedPage for a visitor in the time zone of Zurich."""
 
     def make(*, server=SERVER, **options):
-        return PlayedPage(visitor(timezone_id="Europe/Zurich", **options), server=server)
+        page = visitor(timezone_id="Europe/Zurich", **options)
+        return PlayedPage(page, server=server, locale=options.get("locale"))
 
     return make

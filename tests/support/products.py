@@ -37,7 +37,9 @@ async def use_products(limit: LimitStore, lease: LeaseStore, target: TargetStore
     for rate in ({}, {"rate": 1000, "window": 0.01}):
         settings = TargetSettings(url="http://target.example/", concurrency=100, **rate)
         job = new_visitor()
-        assert await target.add([QueueEntry(job, await target.reserve(job, "", settings))]) == [1]
+        order = await target.reserve(job, "", settings)
+        [(line, place)] = await target.add([QueueEntry(job, order)], settings)
+        assert (line.waiting, place.position) == (1, 1)
         # After a first rate, a window without calls comes first.
         while not (claims := (await target.claim(1, settings)).claims):
             pass

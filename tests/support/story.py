@@ -4,6 +4,9 @@ import re
 
 from playwright.sync_api import expect
 
+from tests.support.nginx_client import JSON, Visitor
+from tests.support.processes import wait_until
+
 
 def ahead(page):
     return page.locator("#ahead")
@@ -58,3 +61,13 @@ def play_story(site, visitor):
     expect(third.locator("#at")).to_have_text("/page/three?x=1&y=2")
     assert third.url == f"{site.url}/page/three?x=1&y=2"
     assert [page.problems for page in (first, second, third)] == [[], [], []]
+
+
+def raise_shield(site, room="shop"):
+    """Join as newcomers until the room's shield is up. The room has `shield_above = 1`."""
+
+    def is_up():
+        joined = Visitor(site.url).post(f"/_waitroom/{room}/join", headers={"Accept": JSON})
+        return joined.json()["state"] == "not_queued"
+
+    wait_until(is_up, "the shield")

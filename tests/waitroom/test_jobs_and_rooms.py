@@ -82,6 +82,42 @@ def test_the_same_key_is_the_same_job(client):
         assert client.jobs.cancel(id_)["state"] == "cancelled"
 
 
+async def test_many_jobs_are_submitted(client, aclient):
+    """A list longer than a request: each has its id in the list's order. The same keys again are
+    the same jobs. What the queue has no place for is refused, by its index in the list."""
+    jobs = [{"target": "images", "path": "ok", "idempotency_key": f"many-{n}"} for n in range(130)]
+    jobs[7]["body"] = b"\xff"
+    submitted = client.jobs.submit_many(iter(jobs))
+    assert submitted["refused"] == []
+    ids = submitted["ids"]
+    assert len(set(ids)) == 130
+    assert (await aclient.jobs.submit_many(jobs))["ids"] == ids
+    assert client.jobs.submit("images", path="ok", idempotency_key="many-129")["id"] == ids[129]
+    assert client.jobs.wait(ids[7])["method"] == "POST"
+    assert client.jobs.submit_many([]) == {"ids": [], "refused": []}
+
+    jobs = [{"target": "images", "path": "ok"} for _ in range(102)]
+    jobs += [{"target": "held", "path": "a"} for _ in range(5)]
+    submitted = client.jobs.submit_many(jobs)
+    refused = {(job["index"], job["code"]) for job in submitted["refused"]}
+    assert refused == {(105, "queue_full"), (106, "queue_full")}
+    assert [n for n, id_ in enumerate(submitted["ids"]) if id_ is None] == [105, 106]
+    for id_ in submitted["ids"][102:105]:
+        client.jobs.cancel(id_)
+
+
+def test_an_invalid_one_of_many_is_named(client):
+    """By its index in the whole list, also if earlier requests were sent. Large jobs take requests
+    of their own, so that none is too large."""
+    large = {"target": "images", "path": "ok", "body": "x" * 90_000}
+    jobs = [*[large] * 4, {"target": "images", "path": "../a"}, {"target": "nix"}]
+    with pytest.raises(RejectedError, match="The 2 jobs before were submitted") as caught:
+        client.jobs.submit_many(jobs)
+    assert [line.partition(": ")[0] for line in caught.value.problems] == [
+        "jobs.4.path", "jobs.5.target",
+    ]  # fmt: skip
+
+
 def test_a_wait_ends_in_time(client):
     """After `timeout` seconds the job is as it stands."""
     job = client.jobs.submit("held", path="a")

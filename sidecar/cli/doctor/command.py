@@ -20,7 +20,7 @@ from sidecar.cli.output import JSON, add_colour
 @click.option("--timeout", "timeout_s", default=10.0, show_default=True, help="Seconds to wait.")
 @JSON
 def doctor(url: str, *, insecure: bool, as_json: bool, **options: Any) -> None:
-    """Visit a page from outside, and print what is right and which line is missing.
+    """Visit a page from outside, and print what is wrong.
 
     Exit 0 if there is no problem. Takes up to two places in the room, and releases them.
     """

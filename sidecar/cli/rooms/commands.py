@@ -26,7 +26,7 @@ _ROOMS = "/admin/rooms"
 
 @click.group(cls=ReplicaGroup)
 def rooms() -> None:
-    """Look at rooms and change them, through a replica's ops listener."""
+    """Look at rooms and change them."""
 
 
 for command in (export_room, import_room, watch):
@@ -152,15 +152,21 @@ def move(client: Client, /, room: str, visitor: str, why: str, **options: Any) -
 
 
 def _print_log(document: dict[str, Any]) -> None:
-    headings = "at", "by", "what", "visitor", "detail"
+    rooms = () if "room" in document else ("room",)
+    headings = "at", *rooms, "by", "what", "visitor", "detail"
     rows = ({**entry, "at": iso(entry["at"])} for entry in document["log"])
     print_table(headings, ([row[name] for name in headings] for row in rows))
 
 
-@rooms.reply_command(_print_log, "room")
-def log(client: Client, room: str) -> Any:
-    """List what operators did, latest first."""
-    return client.request("GET", build_api_path(_ROOMS, room, "log"))
+@rooms.reply_command(_print_log)
+@click.argument("room", required=False)
+def log(client: Client, room: str | None) -> Any:
+    """List what operators did, latest first; in all rooms unless you name one."""
+    if room is not None:
+        return client.request("GET", build_api_path(_ROOMS, room, "log"))
+    names = [each["room"] for each in client.rooms.list()]
+    log = [{"room": name, **entry} for name in names for entry in client.rooms.log(name)]
+    return {"log": sorted(log, key=lambda entry: entry["at"], reverse=True)}
 
 
 @rooms.reply_command(lambda document: click.echo(format_document(document)), "room")

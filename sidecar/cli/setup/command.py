@@ -197,7 +197,7 @@ def init(  # noqa: PLR0913 - one per option
     room: str,
     site_file: Path | None,
 ) -> None:
-    """Write the files of a first waiting room, and print the steps that remain.
+    """Write the files of a first waiting room, and print what is left to do.
 
     The files are settings with comments, secrets that root alone can read, nginx's includes, the
     waiting page, and units for systemd. Files that you have written or edited are kept.

@@ -58,7 +58,9 @@ export async function request(method, address, body) {
     : document.code === 'csrf_wrong'
       ? 'Reload the page, then try again.'
       : '';
-  const text = [document.title, ...lines].filter(Boolean).join(': ');
+  // The lines of an invalid request say what is wrong with it, and its title does not.
+  const title = document.errors?.length ? '' : document.title;
+  const text = [title, ...lines].filter(Boolean).join(': ');
   throw Object.assign(
     new Error(todo ? `${text}${text.endsWith('.') ? '' : '.'} ${todo}` : text),
     { status: reply.status, title: document.title, isUnknown },

@@ -93,7 +93,8 @@ class Preview:
             values |= self.page.collect_status_values(_WAITING, self.language)
             values |= {"waiting": str(_WAITING["waiting"]), "updated": "10:21:07 UTC"}
             values["refresh"] = "60"
-        text = self.page.render(language=self.language, view="waiting", values=values)
+        view = values["view"] = "joining" if has_script else "waiting"
+        text = self.page.render(language=self.language, view=view, values=values)
         text = _RELOADS.sub("", apply_branding(text, settings))
         link = f'<link rel="stylesheet" href="/_waitroom/{self.room}/style.css">'
         sheet = _SITE_URL.sub(rf"\g<1>{self.site}", build_style_sheet(settings))

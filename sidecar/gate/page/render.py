@@ -8,7 +8,7 @@ The only source of the page is static/waiting.html. This module fills the source
 import html
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,16 @@ _NGINX_VARIABLES = {
     "waitroom_room": "$waitroom_room",
     "waitroom_method": "$waitroom_method",
     "waitroom_state": "$waitroom_state",
+    "waitroom_view": "$waitroom_page_view",
     "waitroom_position": "$waitroom_position",
     "waitroom_next": "$waitroom_next_shown",
     "waitroom_join": "${waitroom_join}",
-    "waitroom_unsent": "$waitroom_unsent",
+    "waitroom_lang": "$waitroom_language",
+    "waitroom_dir": "$waitroom_dir",
+    "waitroom_paused": "$waitroom_paused",
+    "waitroom_unsent": "$waitroom_unsent_text",
+    "t_heading": "$waitroom_heading",
+    "t_intro": "$waitroom_intro",
 }
 #: The maximum length of a parameter, in bytes. nginx accepts none of more than 4,096 bytes.
 _MAX_PARAMETER = 3_000
@@ -46,14 +52,17 @@ def format_opening(document: Mapping[str, Any], settings: RoomSettings) -> str:
     return f"{opens:%Y-%m-%d %H:%M} ({event.timezone})"
 
 
-def format_for_nginx(template: str, languages: Iterable[str]) -> str:
+def format_for_nginx(template: str, languages: Languages) -> str:
     """Return an nginx file with the page in the variable `$waitroom_page`, because serving it from
     memory costs half as much as from a file. Raises ValueError for a line too long for nginx."""
-    tags = " ".join(languages)
+    tags, used = " ".join(languages.tags), {"paused", "unsent"}.union(*_FIRST_VIEWS.values())
 
     def fill(match: re.Match[str]) -> str:
         name, default = match.groups()
-        return tags if name == "waitroom_languages" else _NGINX_VARIABLES.get(name, default)
+        if name in _NGINX_VARIABLES or not name.startswith("t_"):
+            return tags if name == "waitroom_languages" else _NGINX_VARIABLES.get(name, default)
+        used.add(name[2:])
+        return f"${{waitroom_{name}}}"
 
     quoted = template.replace("\\", "\\\\").replace("'", "\\'").replace("$", "&#36;")
     parts = [""]
@@ -70,10 +79,73 @@ def format_for_nginx(template: str, languages: Iterable[str]) -> str:
     ]
     whole = "".join(f"${{{name}}}" for name in names)
     return (
-        "# Made from static/waiting.html by `waitroom page`. Edit that, make this again, and\n"
-        "# reload nginx.\n"
+        "# Made from static/waiting.html and static/i18n/ by `waitroom page`. Edit those, make\n"
+        "# this again, and reload nginx.\n"
+        f"{_format_language_maps(languages)}{_format_text_maps(languages, used)}"
         f'{"".join(maps)}map "" $waitroom_page {{\n    default "{whole}";\n}}\n'
     )
+
+
+def _format_language_maps(languages: Languages) -> str:
+    """Return nginx maps that choose the first language in Accept-Language that the page speaks."""
+    bases = sorted({tag.lower().partition("-")[0] for tag in languages.tags})
+    known = "|".join(bases)
+    tag = rf"zh-(?:\w+-)*(?:hant|tw|hk|mo)\b|{known}"
+    header = rf"~*^(?:(?!\s*(?:{known})\b)[^,]*+,)*+\s*(?<waitroom_tag>{tag})\b"
+    chosen = {base: languages.choose(base) for base in bases}
+    rtl = {tag: "rtl" for tag in languages.tags if languages.direction(tag) == "rtl"}
+    return (
+        _format_map("http_accept_language", "accepted", {"default": "", header: "$waitroom_tag"})
+        + _format_map(
+            "waitroom_accepted",
+            "language",
+            {"default": "en", **chosen, "~*^zh-": languages.choose("zh-Hant")},
+        )
+        + _format_map("waitroom_language", "dir", {"default": "ltr", **rtl})
+    )
+
+
+def _format_text_maps(languages: Languages, names: set[str]) -> str:
+    """Return nginx maps with the texts of these names by language, and of the page by its view."""
+    first = {
+        view: [f"$waitroom_t_{key}" if key else "" for key in keys]
+        for view, keys in _FIRST_VIEWS.items()
+    }
+    maps = [
+        _format_map(
+            "waitroom_language",
+            f"t_{name}",
+            {
+                "default" if tag == "en" else tag: html.escape(languages.texts(tag)[name])
+                for tag in sorted(languages.tags, key=lambda tag: (tag != "en", tag))
+            },
+        )
+        for name in sorted(names - {""})
+    ]
+    for number, name in enumerate(("heading", "intro")):
+        values = {view: keys[number] for view, keys in first.items()}
+        maps.append(
+            _format_map("waitroom_page_view", name, {"default": values.pop("waiting"), **values})
+        )
+    paused, unsent = "$waitroom_t_paused", "$waitroom_t_unsent"
+    maps.append(_format_map("waitroom_page_view", "paused", {"default": "", "paused": paused}))
+    maps.append(_format_map("waitroom_unsent", "unsent_text", {"default": unsent, "": ""}))
+    return "".join(maps)
+
+
+def _format_map(source: str, name: str, values: Mapping[str, str]) -> str:
+    """Return an nginx map. A dollar sign at the beginning of a value stands for a variable."""
+    lines = (
+        f"    {key if key.isalnum() else _quote(key)} "
+        f"{value if value.startswith('$') else _quote(value.replace('$', '&#36;'))};\n"
+        for key, value in values.items()
+    )
+    return f"map ${source} $waitroom_{name} {{\n{''.join(lines)}}}\n"
+
+
+def _quote(text: str) -> str:
+    """Return the text as nginx reads it in single quotes."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 class Page:
@@ -113,6 +185,7 @@ class Page:
             "number": visitor_number(document["visitor"]) if document["visitor"] else "",
             "line": texts["line"].replace("{n}", line) if line else "",
             "wait": _format_wait(texts, document),
+            "paused": texts["paused"] if document.get("paused") else "",
             "unsent": texts["unsent"] if unsent else "",
         }
 
@@ -150,4 +223,12 @@ _VIEWS = {
     "prequeue": ("prequeue", "equal"),
     "not_queued": ("lost", "lost_intro"),
     "left": ("left", ""),
+    "joining": ("joining", "stay"),
+}
+#: The same for the views in which nginx serves the page. It knows no time.
+_FIRST_VIEWS = {
+    **{view: _VIEWS[view] for view in ("waiting", "next", "full", "closed", "joining")},
+    "paused": _VIEWS["waiting"],
+    "opens": ("not_open", "opens_intro"),
+    "prequeue": ("prequeue", "opens_intro"),
 }

@@ -90,7 +90,7 @@ def render_page(
     language = page.languages.choose(request.headers.get("Accept-Language"))
     view = status_document.choose_view(document) if answer else "left"
     if has_no_place and not is_final:
-        view = VisitorState.WAITING.value
+        view = "joining"
     refresh_s = max(1, math.ceil(document["refresh_after_seconds"]))
     text = page.render(
         language=language,
@@ -100,6 +100,7 @@ def render_page(
             "room": room.name,
             "method": method or ("POST" if unsent else ""),
             "state": document["state"],
+            "view": view,
             "phase": document["phase"],
             "next": next_url,
             "join": status_document.get_join_query(document) + UNSENT * unsent,

@@ -106,7 +106,27 @@ def choose_view(document: Mapping[str, Any]) -> str:
         return "opens"
     if state == VisitorState.WAITING and phase == Phase.PREQUEUE:
         return "prequeue"
-    return "next" if document["position"] == 1 else str(state)
+    is_next = document["position"] == 1 and not document.get("paused")
+    return "next" if is_next else str(state)
+
+
+def choose_first_view(room: Gate, answer: Answer) -> str:
+    """Return the view in which nginx serves the page to a visitor who may not pass. It is one that
+    no later response takes back: "joining" for a visitor without a place, and "paused"."""
+    _, moments = _read_moments(room, answer.standing)
+    is_paused = _is_paused(room, answer, moments)
+    view = choose_view(
+        {
+            "state": _choose_visible_state(room, answer, moments),
+            "phase": moments.phase,
+            "opens_at": moments.event or moments.coming,
+            "position": get_position(room, answer.standing)[0],
+            "paused": is_paused,
+        }
+    )
+    if view == VisitorState.WAITING and is_paused:
+        return "paused"
+    return "joining" if view == VisitorState.NOT_QUEUED else view
 
 
 def _choose_visible_state(room: Gate, answer: Answer | None, moments: Moments) -> VisitorState:

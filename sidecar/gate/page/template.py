@@ -71,7 +71,7 @@ def collect_values(
     """Return the values that a template may use: ours, and those of Cloudflare's templates.
     `unsent` is True if the visitor sent a form that has not reached the site."""
     has_no_place = document["state"] == VisitorState.NOT_QUEUED
-    view = "waiting" if has_no_place else status_document.choose_view(document)
+    view = "joining" if has_no_place else status_document.choose_view(document)
     opens = format_opening(document, settings)
     overrides = settings.moments(status_document.parse_updated_ms(document)).overrides
     heading, intro = page.choose_headings(language, view, opens)
@@ -93,5 +93,5 @@ def collect_values(
         "lang": language,
         "dir": page.languages.direction(language),
         f"in_{language}": True,
-        f"is_{view}": True,
+        f"is_{'waiting' if has_no_place else view}": True,
     }

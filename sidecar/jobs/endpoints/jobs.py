@@ -61,7 +61,7 @@ from sidecar.jobs.schemas import (
 from sidecar.jobs.service import JOBS, Jobs, JobView
 from sidecar.jobs.targets import Target
 from sidecar.kit.did_you_mean import did_you_mean
-from sidecar.kit.errors import DatabaseError, InputError, StoreError, UnknownNameError
+from sidecar.kit.errors import DatabaseError, InputError, UnknownNameError
 from sidecar.kit.trace_context import HEADERS as TRACE_HEADERS
 from sidecar.kit.trace_context import TRACEPARENT, read_trace_context
 
@@ -138,7 +138,7 @@ async def submit_jobs(request: web.Request, body: SubmitJobs) -> web.Response:
         elif isinstance(reply, BaseException):
             raise reply
         else:
-            ids.append(reply[0].id)
+            ids.append(reply[0].job.id)
     return SubmittedJobs(ids=ids, refused=refused).response(202)
 
 
@@ -278,9 +278,9 @@ async def submit_job(request: web.Request, body: SubmitJob) -> web.Response:
     new = _check_job(body, request.headers, jobs.targets.get(body.target))
     owner = owner_of(request)
     with _convert_job_errors():
-        job, is_new = await jobs.submit(owner.name, new, needs_grant=not owner.may_choose_class)
-    headers = {"Location": f"/v1/jobs/{job.id}"}
-    return (await _make_accepted_document(jobs, job)).response(202 if is_new else 200, headers)
+        view, is_new = await jobs.submit(owner.name, new, needs_grant=not owner.may_choose_class)
+    headers = {"Location": f"/v1/jobs/{view.job.id}"}
+    return _make_document(view).response(202 if is_new else 200, headers)
 
 
 @ENDPOINTS.get(
@@ -394,7 +394,7 @@ async def retry_job(request: web.Request, path: JobPath) -> web.Response:
     with _convert_job_errors():
         job = await jobs.retry(path.id, _get_visible_owner(request))
     _log_operator(request, "job_retried", path.id)
-    return (await _make_accepted_document(jobs, job)).response(202)
+    return _make_document(await jobs.view_accepted(job)).response(202)
 
 
 @ENDPOINTS.post(
@@ -436,15 +436,6 @@ def _get_visible_owner(request: web.Request) -> str | None:
     """Return the owner whose jobs the request may see. None for all jobs."""
     owner = owner_of(request)
     return None if owner.is_operator else owner.name
-
-
-async def _make_accepted_document(jobs: Jobs, job: Job) -> JobDocument:
-    """Return the document of an accepted job, without its position if Redis is unavailable."""
-    try:
-        [view] = await jobs.view([job])
-    except StoreError:
-        view = JobView(job, job.state)
-    return _make_document(view)
 
 
 def _make_document(view: JobView, body: bytes | None = None) -> JobDocument:

@@ -22,7 +22,7 @@ import structlog
 from sidecar.jobs.permits import Permit, PermitError, parse_target
 from sidecar.jobs.service import Jobs
 from sidecar.jobs.targets import Target
-from sidecar.kit.errors import DatabaseError, InputError, StoreError
+from sidecar.kit.errors import DatabaseError, ListenError, StoreError
 from sidecar.kit.tasks import Background
 
 #: The most reports that wait to be processed. More are dropped.
@@ -115,14 +115,12 @@ class DoneLog:
 
 @contextlib.asynccontextmanager
 async def listen(address: str, jobs: Jobs) -> AsyncIterator[None]:
-    """Listen for reports at `unix:/path` or `host:port` (UDP) within the block. Raises InputError
+    """Listen for reports at `unix:/path` or `host:port` (UDP) within the block. Raises ListenError
     if the address cannot be used."""
     try:
         listener = _open_listener(address)
     except OSError as error:
-        raise InputError(
-            [f"done_listen: cannot listen on {address}: {error.strerror or error}"]
-        ) from None
+        raise ListenError("done_listen", address, error) from None
     loop, done_log = asyncio.get_running_loop(), DoneLog(jobs)
     with listener:
         loop.add_reader(listener, done_log.read, listener)

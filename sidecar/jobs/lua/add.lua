@@ -1,20 +1,21 @@
 -- Adds jobs to the queue, or schedules them for later. Jobs that are already queued, scheduled or
 -- active are left unchanged.
--- KEYS     jobs/parts/head
--- ARGV     from 4 on, for each job: its id, its order, 1 if it is online, the earliest time of the
---          call, µs, or ''
--- RETURNS  now; then for each job its position in the queue, from 1; 0 if it is not in the queue
--- @include "jobs/parts/state"
+-- KEYS     jobs/parts/head; jobs/parts/rate
+-- ARGV     4 to 7 jobs/parts/rate; from 8 on, for each job: its id, its order, 1 if it is online,
+--          the earliest time of the call, µs, or ''
+-- RETURNS  now and the rest of the queue's state, as it is then; then the jobs' (jobs/parts/look)
+-- @include "jobs/parts/look"
 local function run(KEYS, ARGV)
   begin_state(KEYS, ARGV)
+  begin_rate(KEYS, ARGV)
   local jobs = {}
-  for i = 4, #ARGV, 4 do jobs[#jobs + 1] = ARGV[i] end
+  for i = 8, #ARGV, 4 do jobs[#jobs + 1] = ARGV[i] end
   local line_orders, later_until = queue.scores_of(LINE, jobs), queue.scores_of(LATER, jobs)
   local active_until = queue.scores_of(ACTIVE, jobs)
 
   local added, line_adds, later_adds, order_adds, online_adds = {}, {}, {}, {}, {}
   for n, job in ipairs(jobs) do
-    local order, is_online, not_before = unpack(ARGV, 4 * n + 1, 4 * n + 3)
+    local order, is_online, not_before = unpack(ARGV, 4 * n + 5, 4 * n + 7)
     if not (line_orders[n] or later_until[n] or active_until[n] or added[job]) then
       added[job] = true
       if (tonumber(not_before) or 0) > now then
@@ -40,9 +41,7 @@ local function run(KEYS, ARGV)
     or #later_adds > 0 and added[redis_call('ZRANGE', LATER, 0, 0)[1]]
   if is_first then publish(target_name) end
 
-  local replies = {now}
-  for _, job in ipairs(jobs) do
-    replies[#replies + 1] = (redis_call('ZRANK', LINE, job) or -1) + 1
-  end
+  local replies = describe_queue()
+  describe_jobs(jobs, replies)
   return replies
 end

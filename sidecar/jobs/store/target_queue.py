@@ -35,6 +35,8 @@ _PERMIT_USES: dict[int, PermitUse] = {1: "ok", 0: "used", -1: "gone"}
 #: The number that the scripts return for a call that is unknown because the queue was lost.
 _UNKNOWN = -2
 _COUNTERS = ("called", "completed", "failed", "retried", "lost", "expired")
+#: How many values of a reply describe the queue. Those of jobs follow.
+_STATE_LENGTH = 12 + len(_COUNTERS)
 
 Row: TypeAlias = tuple[Any, ...]
 #: An online job that timed out: id, what timed out (unused: permit, term: call), and when, in ms.
@@ -131,7 +133,7 @@ class TargetStore:
         )
         self._keys = keys.target_keys(name)
         self._reserve = self._make_batcher("reserve", _to_us(RESERVED_S))
-        self._add = self._make_batcher("add")
+        self._add = CallBatcher(self._add_batch, limit=BATCH_LIMIT)
         self._release = self._make_batcher("release", 0)
         self._release_and_wake = self._make_batcher("release", 1)
         self._use = self._make_batcher("use")
@@ -180,14 +182,14 @@ class TargetStore:
 
         await self._scripts.command("return_grant", give_back)
 
-    async def add(self, jobs: Sequence[QueueEntry]) -> list[int | None]:
-        """Add jobs to the queue, except jobs that already wait or are active. Return the position
-        of each job, None if the job does not wait in the queue."""
-        rows = [
-            (job.id, job.order, int(job.is_online), _to_us_or_empty(job.not_before_ms))
-            for job in jobs
-        ]
-        return [position or None for position in await asyncio.gather(*map(self._add, rows))]
+    async def add(
+        self, jobs: Sequence[QueueEntry], settings: TargetSettings | None = None
+    ) -> list[tuple[QueueState, QueuePlace]]:
+        """Add jobs to the queue, except jobs that already wait or are active. Return for each job
+        the queue's state and the job's place as they are then. Without settings `calls_in_window`
+        is 0."""
+        self._scripts.raise_if_away("add")
+        return await asyncio.gather(*(self._add.submit((job, settings)) for job in jobs))
 
     async def remove(self, job: str) -> bool:
         """Remove a job that waits, is being submitted, or has not used its permit. Return False if
@@ -361,21 +363,28 @@ class TargetStore:
 
         return submit
 
+    async def _add_batch(
+        self, requests: Sequence[tuple[QueueEntry, TargetSettings | None]]
+    ) -> list[tuple[QueueState, QueuePlace]]:
+        settings = _find_newest(settings for _, settings in requests)
+        rows = (
+            (job.id, job.order, int(job.is_online), _to_us_or_empty(job.not_before_ms))
+            for job, _ in requests
+        )
+        args = [*_make_rate_args(settings), *chain(*rows)]
+        state, places = _read_queue(await self._run("add", args, settings, batch=len(requests)))
+        return [(state, place) for place in places]
+
     async def _inspect_batch(
         self, requests: Sequence[tuple[Sequence[str], TargetSettings | None]]
     ) -> list[tuple[QueueState, list[QueuePlace]]]:
-        # The settings of the last request are the newest.
-        settings = next((item for _, item in reversed(requests) if item is not None), None)
+        settings = _find_newest(settings for _, settings in requests)
         all_jobs = [job for jobs, _ in requests for job in jobs]
         places: list[QueuePlace] = []
         for part in list(_cut_into_parts(all_jobs)) or [()]:
             args = [*_make_rate_args(settings), *part]
-            reply = await self._run("look", args, settings, batch=len(requests))
-            state = _read_state(reply[:18])
-            places += [
-                QueuePlace(text(where), position or None, fence, _to_ms_if_after(0, ends))  # type: ignore[arg-type]
-                for where, position, fence, ends in _cut_into_rows(reply[18:], 4)
-            ]
+            state, found = _read_queue(await self._run("look", args, settings, batch=len(requests)))
+            places += found
         next_places = iter(places)
         return [(state, [next(next_places) for _ in jobs]) for jobs, _ in requests]
 
@@ -422,6 +431,20 @@ def _cut_into_parts(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 def _cut_into_rows(values: Sequence[Any], width: int) -> Iterator[Row]:
     yield from zip(*(iter(values),) * width, strict=True)
+
+
+def _find_newest(settings: Iterable[TargetSettings | None]) -> TargetSettings | None:
+    """Return the settings of the last request in a batch that has some."""
+    return next((item for item in reversed([*settings]) if item is not None), None)
+
+
+def _read_queue(reply: Sequence[Any]) -> tuple[QueueState, list[QueuePlace]]:
+    """Return the queue's state and the jobs' places from what jobs/lua/parts/look.lua describes."""
+    places = [
+        QueuePlace(text(where), position or None, fence, _to_ms_if_after(0, ends))  # type: ignore[arg-type]
+        for where, position, fence, ends in _cut_into_rows(reply[_STATE_LENGTH:], 4)
+    ]
+    return _read_state(reply[:_STATE_LENGTH]), places
 
 
 def _read_state(reply: Sequence[Any]) -> QueueState:

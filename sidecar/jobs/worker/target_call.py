@@ -16,16 +16,19 @@ from aiohttp.http import HttpProcessingError
 from sidecar import __version__
 from sidecar.jobs.call_result import CallResult, ResultKind, describe_status
 from sidecar.jobs.model import CHUNK_BYTES, Job
-from sidecar.jobs.request import MAX_HEADERS, MAX_HEADERS_BYTES, check_request
+from sidecar.jobs.request import MAX_HEADERS, MAX_HEADERS_BYTES, check_request, make_url
 from sidecar.jobs.settings import TargetSettings, normalize_header_name
 from sidecar.kit.egress import BEFORE_SEND, EndlessHeadError, PrivateAddressError, open_session
 from sidecar.kit.errors import InputError
 from sidecar.kit.retry import parse_retry_after
+from sidecar.kit.tasks import stop_workers, wait_for
 
 P = ParamSpec("P")
 #: A function that stores one part of a large body. Parts are numbered from 0.
 Sink = Callable[[int, bytes], Awaitable[None]]
 
+#: How long a call's connection may take to open before its job is claimed, in seconds.
+OPEN_S = 5.0
 #: The longest Retry-After that is respected, in seconds. A longer one counts as this.
 MAX_RETRY_AFTER_S = 3600.0
 #: Response headers that are not stored: hop-by-hop headers and the target's cookies.
@@ -100,6 +103,39 @@ class Egress:
     async def close(self) -> None:
         await self._public.close()
         await self._private.close()
+
+    async def open_connections(self, settings: TargetSettings, count: int) -> int:
+        """Open connections to a target for calls that begin within KEEP_ALIVE_S. Return how many
+        are open: fewer than `count` if the others cannot be opened, or not within OPEN_S."""
+        opened, left, is_over = 0, count, asyncio.Event()
+        session = self._private if settings.private else self._public
+        url = make_url(settings.url or "", "", "")
+
+        def settle() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                is_over.set()
+
+        async def hold() -> None:
+            nonlocal opened
+            opened += 1
+            settle()
+            await asyncio.Event().wait()  # until the task is cancelled, which sends nothing
+
+        async def open_one() -> None:
+            BEFORE_SEND.set(hold)  # of this task
+            try:
+                await session.request("HEAD", url)
+            except (aiohttp.ClientError, OSError, ValueError):
+                settle()
+
+        tasks = [asyncio.create_task(open_one()) for _ in range(count)]
+        try:
+            await wait_for(is_over, OPEN_S)
+        finally:
+            await stop_workers(*tasks)
+        return opened
 
     async def call(
         self, settings: TargetSettings, job: Job, *, sink: Sink, window: SendWindow | None = None
