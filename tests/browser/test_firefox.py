@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.browser.firefox import Firefox
 from tests.support.dashboard import TOKEN, write_past
-from tests.support.firefox import Firefox
 from tests.support.nginx_client import Visitor
 from tests.support.site import ADMIN_TOKEN, ROOT, Site, gated
 from waitroom import Client

@@ -18,10 +18,10 @@ from sidecar.cli import main
 from sidecar.cli.replica_client import ReplicaOptions
 from sidecar.history.store.tables import HISTORY
 from sidecar.jobs.store.tables import JOBS
+from tests.cli.terminal import CONTROLS
 from tests.support.processes import CLEAN, WAITROOM, Process, forget_settings, wait_until
 from tests.support.site import SECRET, make_folder, redis_command
 from tests.support.target import run_target
-from tests.support.terminal import CONTROLS
 from waitroom import Jobs, UnavailableError
 
 ID = r"[A-Za-z0-9_-]{22}"

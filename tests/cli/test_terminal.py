@@ -8,9 +8,9 @@ import urllib.request
 
 import pytest
 
+from tests.cli.terminal import COLOUR, CONTROLS, Terminal
 from tests.support.processes import WAITROOM, run_command, wait_until
 from tests.support.site import Site, answers
-from tests.support.terminal import COLOUR, CONTROLS, Terminal
 
 CTRL_C = "\x03"
 WAITING = 7

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sidecar import __version__
-from tests.support.compose import ROOT
+from tests.install.compose import ROOT
 
 README = (ROOT / "README.md").read_text()
 PACKAGES = "ca-certificates,curl,sudo,python3-venv,iproute2"

@@ -20,7 +20,7 @@ import yaml
 
 from sidecar import __version__
 from sidecar.settings.load import load
-from tests.support.compose import ROOT
+from tests.install.compose import ROOT
 
 CHART = ROOT / "deploy" / "kubernetes" / "chart"
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())

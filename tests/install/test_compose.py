@@ -20,8 +20,7 @@ from sidecar.settings.file import DEFAULT_FILE
 from sidecar.settings.load import load
 from sidecar.settings.model import Settings
 from sidecar.settings.values import ENV_PREFIX
-from tests.support.commands import command as find_command
-from tests.support.compose import (
+from tests.install.compose import (
     BIN,
     COMPOSE,
     ROOT,
@@ -41,6 +40,7 @@ from tests.support.compose import (
     read_upstreams,
     request_status,
 )
+from tests.support.commands import command as find_command
 from tests.support.processes import Process, free_port, wait_until
 
 INCLUDES = "/etc/nginx/waitroom"

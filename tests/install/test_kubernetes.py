@@ -22,7 +22,7 @@ from sidecar.gate.nginx_key import build_key_file
 from sidecar.settings.file import DEFAULT_FILE
 from sidecar.settings.load import load
 from sidecar.settings.values import ENV_PREFIX
-from tests.support.compose import (
+from tests.install.compose import (
     ROOT,
     SERVICES,
     nginx_command,

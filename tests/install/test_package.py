@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sidecar import __version__
-from tests.support.compose import ROOT, copy_image_files
+from tests.install.compose import ROOT, copy_image_files
 
 #: What a checkout has and an installation must not.
 STRAY = re.compile(r"(^|/)(__pycache__|tests|demo|docs|\.\w)|\.(pyc|orig|rej|toml|pem|key)$")

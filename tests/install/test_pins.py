@@ -9,7 +9,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from tests.support.compose import ROOT
+from tests.install.compose import ROOT
 
 PYTHONS = ("3.11.2", "3.12.3", "3.13.5", "3.14.0")
 

@@ -19,7 +19,7 @@ from zipfile import ZipFile
 import pytest
 
 from sidecar import __version__
-from tests.support.compose import ROOT
+from tests.install.compose import ROOT
 from tests.support.processes import Process, free_port, wait_until
 from tests.support.redis_servers import RedisServer
 

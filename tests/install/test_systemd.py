@@ -22,7 +22,7 @@ from sidecar.settings.load import load
 from sidecar.settings.model import Settings
 from sidecar.settings.values import ENV_PREFIX, read_values
 from sidecar.visitors.verdict_lifetime import RESPONSE_MS
-from tests.support.compose import BIN, ROOT, port_of
+from tests.install.compose import BIN, ROOT, port_of
 from tests.support.processes import Process, free_port, wait_until
 from tests.support.site import make_folder
 

@@ -18,7 +18,7 @@ from loadtest.bench.systems import mixed, pictures, spread, visit
 from loadtest.bench.targets import targets
 from loadtest.bench.workloads import WORKLOADS
 from sidecar.visitors.verdict_lifetime import VERDICT_TTL_MS
-from tests.support.reports import MACHINE
+from tests.loadtest.reports import MACHINE
 
 REPORTS = Path(report.__file__).resolve().parents[1] / "reports"
 LINE = {

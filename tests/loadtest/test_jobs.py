@@ -15,7 +15,7 @@ from loadtest.jobs.measure import CALLERS, QUICK, Figures, Rate, Single
 from loadtest.jobs.systems import Waitroom
 from loadtest.jobs.target import Bell, Target
 from loadtest.machine import cpu_ns
-from tests.support.reports import MACHINE
+from tests.loadtest.reports import MACHINE
 from tests.support.site import ROOT, SocketRedis
 
 OURS = "Waitroom, SQLite"

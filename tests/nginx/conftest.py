@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.nginx.stub import Stub
 from tests.support.nginx_client import Visitor
-from tests.support.stub import Stub
 
 
 @pytest.fixture

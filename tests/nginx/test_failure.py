@@ -5,10 +5,10 @@ import time
 
 import pytest
 
+from tests.nginx.stub import make_reply
 from tests.support.nginx_client import JSON, Visitor
 from tests.support.processes import wait_until
 from tests.support.site import BY_DEFAULT, Site, gated
-from tests.support.stub import make_reply
 from tests.support.tokens import signed_pass
 
 ADMIT = gated("/admit", "set $waitroom_on_failure admit;", room="open")

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.nginx.stub import Stub, make_reply
 from tests.support.nginx_client import HTML, JSON, Visitor
 from tests.support.processes import wait_until
 from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, Site, gated
-from tests.support.stub import Stub, make_reply
 
 #: Nothing of these is free again while the tests run.
 HOUR = {"algorithm": "sliding_window", "window": 3600}

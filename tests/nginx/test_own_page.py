@@ -9,11 +9,11 @@ import pytest
 
 from sidecar.gate.page.template import POLICY
 from sidecar.visitors.tokens import JOIN_FROM_S
+from tests.nginx.stub import Stub, make_reply
 from tests.support.events import make_opening_event
 from tests.support.nginx_client import JSON, Visitor
 from tests.support.processes import wait_until
 from tests.support.site import ROOT, Site, gated
-from tests.support.stub import Stub, make_reply
 
 CODES = (200, 202, 429, 503)
 MESSAGE = 'Back <soon> & "well" \'\\'

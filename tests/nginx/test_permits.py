@@ -18,10 +18,10 @@ from sidecar.jobs.model import make_job_id
 from sidecar.jobs.permits import Permits
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import DatabaseError, InputError, StoreError
+from tests.nginx.stub import make_reply
 from tests.support.nginx_client import HTML, JSON, Visitor
 from tests.support.processes import free_port, wait_until
 from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, SECRET, Site
-from tests.support.stub import make_reply
 
 PERMIT = "X-Waitroom-Permit"
 JOB = "abcdefghijklmnopqrstu_"

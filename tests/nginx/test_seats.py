@@ -8,10 +8,10 @@ import pytest
 
 from sidecar.kit.errors import InputError
 from sidecar.settings.load import load
+from tests.nginx.stub import make_reply
 from tests.support.nginx_client import JSON, Visitor, room_cookies
 from tests.support.processes import wait_until
 from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, SECRET, Site, gated
-from tests.support.stub import make_reply
 
 LEASES = {
     "seat": {"term": 600, "message": "Seat {resource} is being looked at."},

@@ -8,11 +8,11 @@ import redis
 from sidecar.rooms.redis_keys import room_key
 from sidecar.visitors.model import HEARTBEAT_MIN_MS
 from sidecar.visitors.verdict_lifetime import VERDICT_TTL_MS
+from tests.nginx.stub import make_reply
 from tests.support.nginx_client import HTML, JSON, Visitor, room_cookies
 from tests.support.processes import wait_until
 from tests.support.relay import Relay
 from tests.support.site import Site, gated
-from tests.support.stub import make_reply
 from tests.support.tokens import signed_pass, signed_ticket
 
 ROOMS = {

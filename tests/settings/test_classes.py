@@ -11,7 +11,7 @@ from sidecar.kit.errors import InputError
 from sidecar.rooms.settings import RoomSettings
 from sidecar.settings.load import load
 from sidecar.visitors.classes import MAX_CLASSES, MAX_LINES
-from tests.support.settings_problems import GOOD, problems, room_problems
+from tests.settings.problems import GOOD, problems, room_problems
 
 LINES = [{"name": "first", "weight": 1}, {"name": "rest", "weight": 9}]
 

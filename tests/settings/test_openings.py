@@ -24,7 +24,7 @@ from sidecar.rooms.settings import RoomSettings
 from sidecar.settings.load import load
 from sidecar.storage.redis.lua_source import LUA_ROOT
 from sidecar.visitors.model import Phase
-from tests.support.settings_problems import GOOD, problems, room_problems
+from tests.settings.problems import GOOD, problems, room_problems
 
 ZURICH = "Europe/Zurich"
 #: 2026-12-01 10:00 in Zurich.

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from sidecar.cli import main
 from sidecar.http.auth.passwords import HASHER, is_hash_of
 from sidecar.settings.load import load
-from tests.support.settings_problems import GOOD, problems
+from tests.settings.problems import GOOD, problems
 
 HASH = HASHER.hash("correct horse")
 ANNA = {**GOOD, "WAITROOM_OPERATORS__ANNA__ROLE": "viewer"}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sidecar.kit.errors import InputError
 from sidecar.limits.settings import MAX_KEY_LENGTH, LimitSettings
 from sidecar.settings.load import load
-from tests.support.settings_problems import SECRET, problems
+from tests.settings.problems import SECRET, problems
 
 ONLY_SECRET = {"WAITROOM_SECRET_KEYS": SECRET}
 FIXED = 'algorithm = "fixed_window"\nwindow = "1s"\n'

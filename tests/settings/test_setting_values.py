@@ -11,7 +11,7 @@ from sidecar.kit.setting_types import parse_duration
 from sidecar.rooms.settings import RoomSettings
 from sidecar.settings.load import load
 from sidecar.settings.model import Settings
-from tests.support.settings_problems import GOOD, SECRET, problems, room_problems
+from tests.settings.problems import GOOD, SECRET, problems, room_problems
 
 # Values.
 

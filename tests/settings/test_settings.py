@@ -15,7 +15,7 @@ from sidecar.settings.file import DEFAULT_FILE
 from sidecar.settings.load import load
 from sidecar.settings.model import DEMO_SECRET, Settings
 from sidecar.webhooks.settings import Webhook
-from tests.support.settings_problems import GOOD, SECRET, problems, room_problems
+from tests.settings.problems import GOOD, SECRET, problems, room_problems
 
 # Where settings come from.
 

@@ -17,7 +17,7 @@ from sidecar.jobs.settings import (
 )
 from sidecar.kit.errors import InputError
 from sidecar.settings.load import load
-from tests.support.settings_problems import GOOD, SECRET, problems
+from tests.settings.problems import GOOD, SECRET, problems
 
 URL_ = 'url = "https://images.example/"\n'
 ONLY_SECRET = {"WAITROOM_SECRET_KEYS": SECRET}

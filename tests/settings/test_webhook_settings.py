@@ -9,7 +9,7 @@ from sidecar.kit.errors import InputError
 from sidecar.rooms.settings import RoomSettings
 from sidecar.settings.load import load
 from sidecar.webhooks.settings import ROOM_EVENT_NAMES, Webhook
-from tests.support.settings_problems import GOOD, SECRET, problems
+from tests.settings.problems import GOOD, SECRET, problems
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "webhooks.md").read_text()
 URL = "https://chat.test/token-that-nobody-sees"

@@ -22,8 +22,8 @@ from sidecar.storage.redis.connect import close, connect
 from sidecar.storage.redis.lua_source import LUA_ROOT, library
 from sidecar.visitors.model import QueueOutcome, Ticket
 from sidecar.visitors.tokens import new_visitor
+from tests.storage.products import open_products, use_products
 from tests.support.limits import ALL, RedisTimeUs, make_limit
-from tests.support.products import open_products, use_products
 from tests.support.redis_servers import RedisServer
 from tests.support.rooms import new_room_name, refuse_functions, without_outages
 from tests.support.visitors import beat_all, go_in, queue

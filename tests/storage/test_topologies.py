@@ -18,8 +18,8 @@ from sidecar.storage.redis.connect import close, connect
 from sidecar.storage.redis.topology import POOL_SIZE
 from sidecar.visitors.model import QueueOutcome
 from sidecar.visitors.tokens import new_visitor
+from tests.storage.products import open_products, use_products
 from tests.support.processes import wait_until
-from tests.support.products import open_products, use_products
 from tests.support.redis_servers import SERVICE, ClusterStore, RedisServer, SentinelStore
 from tests.support.rooms import new_room_name, refuse_functions
 from tests.support.visitors import beat_all, go_in, queue
