@@ -4,31 +4,41 @@ import asyncio
 import html
 import re
 import time
+from collections import Counter
 
 import aiohttp
 import pytest
 import redis
 
-from sidecar.rooms.shield import PERIOD_MS
+from sidecar.rooms.shield import PERIOD_MS, PROBE_MS
 from sidecar.visitors.tokens import JOIN_FROM_S
 from sidecar.visitors.verdict_lifetime import REFRESH_MS
 from tests.support.nginx_client import HTML, JSON, Visitor
 from tests.support.relay import Relay
-from tests.support.site import Site
+from tests.support.site import Site, gated
 
-FLOOD = 20_000
+#: So long that replicas look at least once whether the flood is over.
+FLOOD_S = (2 * PERIOD_MS + 2 * PROBE_MS) / 1000
 ABOVE = 20
-ROOMS = {
-    # No sweep meanwhile, and the first visitor stays inside.
-    "shop": {"total_active_users": 1, "shield_above": ABOVE, "claim_window": 120},
-}
+# No sweep meanwhile, and the first visitor stays inside.
+ROOM = {"total_active_users": 1, "shield_above": ABOVE, "claim_window": 120}
 NAVIGATION = {"Accept": HTML, "Sec-Fetch-Mode": "navigate"}
 
 
-@pytest.fixture(params=[1, 2], ids=["one replica", "two replicas"])
+@pytest.fixture(scope="module", params=[1, 2], ids=["one replica", "two replicas"])
 def site(request):
-    with Site(rooms=ROOMS, replicas=request.param, relay=Relay) as site:
+    """Start a site with a room for each test."""
+    names = [f"room-{number}" for number in range(5)]
+    locations = "".join(gated(f"/{name}", room=name) for name in names)
+    rooms = dict.fromkeys(names, ROOM)
+    with Site(rooms=rooms, locations=locations, replicas=request.param, relay=Relay) as site:
+        site.names = iter(names)
         yield site
+
+
+@pytest.fixture
+def room(site):
+    return next(site.names)
 
 
 def joins(visitor, join_url):
@@ -37,40 +47,41 @@ def joins(visitor, join_url):
     return visitor.post(join_url, headers={"Accept": JSON}).json()
 
 
-def contents(site) -> dict[bytes, int]:
-    """How many members each key of the store has; but for the replicas' own housekeeping."""
+def contents(site, room) -> dict[bytes, int]:
+    """How many members each key of the store has; but for other rooms', and the replicas' own
+    housekeeping."""
     sizes = {b"hash": "hlen", b"zset": "zcard", b"stream": "xlen", b"string": "strlen"}
     with redis.Redis(unix_socket_path=str(site.redis_socket)) as store:
         return {
             key: getattr(store, sizes[store.type(key)])(key)
             for key in store.keys()  # noqa: SIM118 - a command of the store
             if key.rpartition(b":")[2] not in {b"stats", b"sweeping", b"minutes"}
+            and (b"{room-" not in key or f"{{{room}}}".encode() in key)
         }
 
 
-async def flood(url: str, count: int) -> set[int]:
-    """Cookie-less visitors, 50 at a time; the statuses they got."""
-    left = iter(range(count))
-    seen = set()
+async def flood(url: str) -> Counter[int]:
+    """Cookie-less visitors, 50 at a time; how often they got each status."""
+    end, seen = time.monotonic() + FLOOD_S, Counter()
 
     async def come(session):
-        for _ in left:
+        while time.monotonic() < end:
             async with session.get(url, headers=NAVIGATION) as reply:
                 await reply.read()
                 assert "Set-Cookie" not in reply.headers
-                seen.add(reply.status)
+                seen[reply.status] += 1
 
     async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session:
         await asyncio.gather(*(come(session) for _ in range(50)))
     return seen
 
 
-def raise_shield(site) -> None:
+def raise_shield(site, room) -> None:
     """Until no replica gives a place any more."""
     unplaced = 0
     for _ in range(50 * ABOVE):
         visitor = Visitor(site.url, NAVIGATION)
-        visitor.get("/")
+        visitor.get(f"/{room}")
         unplaced = 0 if visitor.cookies else unplaced + 1
         if unplaced == 5 * ABOVE:
             time.sleep(2 * REFRESH_MS / 1000)  # by then every replica has heard of it
@@ -79,52 +90,53 @@ def raise_shield(site) -> None:
 
 
 @pytest.mark.slow
-async def test_a_flood_leaves_nothing_in_the_store(site):
+async def test_a_flood_leaves_nothing_in_the_store(site, room):
     """Not while the shield is up, and not when it looks whether the flood is over."""
-    raise_shield(site)
-    before = contents(site)
-    assert before[b"waitroom:{shop}:waiting"] > 0
+    raise_shield(site, room)
+    before = contents(site, room)
+    assert before[f"waitroom:{{{room}}}:waiting".encode()] > 0
     for relay in site.relays:
         relay.forget()
-    assert await flood(site.url, FLOOD) == {503}
-    assert contents(site) == before
-    assert sum(len(relay.checks()) for relay in site.relays) < FLOOD / 2
+    seen = await flood(f"{site.url}/{room}")
+    assert set(seen) == {503}
+    assert contents(site, room) == before
+    assert sum(len(relay.checks()) for relay in site.relays) < seen[503] / 2
 
 
-def test_a_person_takes_a_place_by_asking(site):
+def test_a_person_takes_a_place_by_asking(site, room):
     """The page does so by itself; the way to the place is not shielded."""
-    raise_shield(site)
+    raise_shield(site, room)
     person = Visitor(site.url, NAVIGATION)
-    page = person.get("/")
+    page = person.get(f"/{room}")
     assert page.waits
     assert not person.cookies
-    told = person.get("/_waitroom/shop/status", headers={"Accept": JSON})
+    told = person.get(f"/_waitroom/{room}/status", headers={"Accept": JSON})
     assert told.json()["state"] == "not_queued"
     assert told.json()["refresh_after_seconds"] > 0
     joined = joins(person, told.json()["join_url"])
     assert joined["state"] == "waiting"
-    assert person.get("/", headers={"Accept": JSON}).json()["position"] == joined["position"]
+    assert person.get(f"/{room}", headers={"Accept": JSON}).json()["position"] == joined["position"]
 
 
-def test_a_program_is_told_where_to_ask_for_a_place(site):
-    raise_shield(site)
+def test_a_program_is_told_where_to_ask_for_a_place(site, room):
+    raise_shield(site, room)
     program = Visitor(site.url, {"Accept": JSON})
-    denied = program.get("/").json()
+    denied = program.get(f"/{room}").json()
     assert denied["state"] == "not_queued"
     told = program.post(denied["join_url"]).json()
     assert (told["state"], program.cookies) == ("not_queued", {})
     assert program.post(told["join_url"]).json()["state"] == "not_queued"  # no sooner than others
     assert joins(program, told["join_url"])["state"] == "waiting"
     # The place is kept by the cookie, shield or not.
-    assert program.get("/").json()["state"] == "waiting"
+    assert program.get(f"/{room}").json()["state"] == "waiting"
 
 
-def test_without_scripts_the_pages_own_refresh_takes_a_place(site):
-    raise_shield(site)
+def test_without_scripts_the_pages_own_refresh_takes_a_place(site, room):
+    raise_shield(site, room)
     person = Visitor(site.url, NAVIGATION)
-    person.get("/")
+    person.get(f"/{room}")
     assert not person.cookies
-    page = person.get("/_waitroom/shop/?next=/cart?a=1")
+    page = person.get(f"/_waitroom/{room}/?next=/cart?a=1")
     assert page.waits
     assert not person.cookies
     [(seconds, way)] = re.findall(
@@ -134,15 +146,15 @@ def test_without_scripts_the_pages_own_refresh_takes_a_place(site):
     assert way.endswith("&amp;next=/cart?a=1")
     time.sleep(JOIN_FROM_S)
     assert person.get(html.unescape(way)).waits
-    assert "waitroom_shop" in person.cookies
+    assert f"waitroom_{room}" in person.cookies
 
 
-def test_comes_down_by_itself(site):
-    raise_shield(site)
+def test_comes_down_by_itself(site, room):
+    raise_shield(site, room)
     end = time.monotonic() + 10 * PERIOD_MS / 1000
     while time.monotonic() < end:
         visitor = Visitor(site.url, NAVIGATION)
-        visitor.get("/")
+        visitor.get(f"/{room}")
         if visitor.cookies:
             return
         time.sleep(0.3)
