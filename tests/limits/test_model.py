@@ -12,7 +12,15 @@ from tests.support.rooms import refuse_functions
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("by", ["fcall", "evalsha"])
+@pytest.mark.parametrize(
+    ("store_url", "by"),
+    [
+        pytest.param("redis", "fcall", marks=pytest.mark.server),
+        pytest.param("redis", "evalsha", marks=pytest.mark.server),
+        ("memory", "evalsha"),  # scripts in memory never go by FCALL
+    ],
+    indirect=["store_url"],
+)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("on_exceed", ["refuse", "pace"])
 @pytest.mark.parametrize("algorithm", WINDOWS)
