@@ -77,9 +77,10 @@ def test_nobody_gets_past_by_a_spelling(site):
 
 def test_the_spellings_are_of_the_cart_and_plain_paths_are_open(site):
     """The site itself reads enough of the spellings as the cart, or nobody could get past."""
-    direct = Visitor(f"http://127.0.0.1:{site.origin_port}")
-    cart = [each for each in SPELLINGS if b"the cart" in direct.get(each).body]
-    assert len(cart) >= len(SPELLINGS) // 20
+    if isinstance(site, NginxSite):  # once for each origin
+        direct = Visitor(f"http://127.0.0.1:{site.origin_port}")
+        cart = [each for each in SPELLINGS if b"the cart" in direct.get(each).body]
+        assert len(cart) >= len(SPELLINGS) // 20
     visitor = Visitor(site.url)
     for path in ("/webhooks/stripe_2", "/webhooks/a.b/c-d", "/health?probe=..%2f"):
         assert visitor.get(path).body == b"another page", path
