@@ -38,8 +38,14 @@ def is_full_file(path: Path) -> bool:
 
 
 def mark_full(items: list[pytest.Item]) -> None:
+    """Mark what `make test` leaves out with `full`, and what of it `make unit` runs with `memory`:
+    the tests that run once with a redis-server, and once more with a store in memory."""
     for item in items:
-        if is_full_file(item.path) or _has_full_param(item):
+        params = item.callspec.params if hasattr(item, "callspec") else {}
+        is_memory = params.get("store_url") == "memory"
+        if is_memory:
+            item.add_marker(pytest.mark.memory)
+        if is_memory or is_full_file(item.path) or _has_full_param(item):
             item.add_marker(pytest.mark.full)
 
 
