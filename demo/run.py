@@ -104,7 +104,7 @@ def write_nginx(folder: Path, port: int, studio_port: int) -> None:
     (includes / "settings.conf").write_text(settings)
     text = (DEMO / "nginx.conf").read_text()
     user = "user root;" if os.geteuid() == 0 else ""
-    values = {"folder": folder, "port": port, "studio": studio_port, "user": user}
+    values = {"folder": folder, "port": port, "studio": studio_port, "user": user, "demo": DEMO}
     for name, value in values.items():
         text = text.replace(f"@{name}@", str(value))
     (folder / "nginx.conf").write_text(text)

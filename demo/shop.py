@@ -29,6 +29,7 @@ li { border: 1px solid var(--line); border-radius: .75rem; padding: 1rem }
   border-radius: .6rem; padding: .6rem 1.1rem }
 pre { border: 1px solid var(--line); border-radius: .6rem; padding: .75rem 1rem; overflow: auto }
 small { opacity: .75 }
+img { inline-size: 100%; border-radius: .75rem }
 """
 
 
@@ -36,7 +37,8 @@ def page(title: str, body: str) -> web.Response:
     text = (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<style>{STYLE}</style><h1>{html.escape(title)}</h1>{body}"
+        f'<link rel="icon" href="/art/logo.svg"><style>{STYLE}</style>'
+        f'<img src="/art/shop.svg" alt=""><h1>{html.escape(title)}</h1>{body}'
     )
     return web.Response(text=text, content_type="text/html")
 

@@ -131,7 +131,6 @@
       if (!answer.ok) return;
       about = await answer.json();
       const {
-        claim_seconds: claim,
         session_seconds: session,
         session_max_seconds: most,
         is_renewed: renewed,
@@ -159,7 +158,6 @@
       $('know').replaceChildren(
         ...[
           place && ['know_away', place],
-          claim && ['know_turn', claim],
           session && [renewed ? 'know_visit_renewed' : 'know_visit', session],
           renewed && most && ['know_visit_max', most],
           ['know_reload', 0],
@@ -171,6 +169,8 @@
             return item;
           }),
       );
+      $('how').hidden = false;
+      $('how').open = matchMedia('(min-width: 48rem)').matches;
     } catch (e) {
       /* the page works without these facts */
     }
@@ -261,7 +261,7 @@
     admitted: ['turn', 'turn_intro'],
     full: ['full', 'stay'],
     closed: ['closed', 'closed_intro'],
-    left: ['left'],
+    left: ['left', 'left_intro'],
     not_queued: ['lost', 'lost_intro'],
     opens: ['opens_on', 'opens_intro'],
     prequeue: ['prequeue', 'equal'],
@@ -385,7 +385,8 @@
     put('paused', data.paused ? texts.paused : '');
     put('line', data.line ? texts.line.replace('{n}', data.line) : '');
     put('wait', formatWait(data));
-    put('between', formatCallTimes(data));
+    const times = formatCallTimes(data);
+    put('between', times && texts.between.replace('{t}', times));
     put('pace', data.paused ? '' : formatPace(data));
     $('speed').hidden = !$('pace').textContent;
     document.title = `${state === 'waiting' && (above || ahead) ? `(${place}) ` : ''}${heading} – ${site}`;
@@ -554,18 +555,24 @@
       /* not supported */
     }
   }
+  const showBlocked = () => {
+    $('blocked').hidden =
+      !sound || !self.Notification || Notification.permission !== 'denied';
+    if (!$('blocked').hidden) put('live', texts.blocked);
+  };
   $('notify').addEventListener('click', () => {
     const on = !sound;
     if (on) {
       sound = new AudioContext();
       tone(); // plays a sample
-      if (self.Notification && Notification.permission === 'default')
-        Notification.requestPermission();
     } else {
       sound.close();
       sound = undefined;
     }
     $('notify').setAttribute('aria-pressed', on);
+    showBlocked();
+    if (on && self.Notification && Notification.permission === 'default')
+      Notification.requestPermission().then(showBlocked);
   });
 
   // Keeps the screen on if the visitor wants that. A hidden page loses the wake lock.
@@ -603,8 +610,14 @@
         ? next
         : '/';
       const own = location.pathname.startsWith('/_waitroom/');
-      if (!own && !unsent) return location.reload();
       const go = () => location.replace(safe + (own ? location.hash : ''));
+      // If the site takes long or its response is stuck, the visitor may load it again.
+      setTimeout(() => {
+        $('go').hidden = false;
+        put('live', texts.claim_go);
+      }, 5000);
+      $('go').onclick = () => (own || unsent ? go() : location.reload());
+      if (!own && !unsent) return location.reload();
       if (
         own ||
         history.length < 2 ||
@@ -625,7 +638,7 @@
     if (document.activeElement === $('undo')) $('heading').focus();
     $('undo').hidden = true;
     $('join').hidden = false;
-    document.querySelectorAll('details').forEach(each => {
+    document.querySelectorAll('form details').forEach(each => {
       each.open = false;
     });
     if (done) call('leave');
@@ -662,7 +675,7 @@
   });
   $('stay').addEventListener('click', () => {
     finishLeaving(false);
-    document.querySelector('summary').focus();
+    document.querySelector('form summary').focus();
   });
   addEventListener('pagehide', () => {
     if (going) navigator.sendBeacon(api + 'leave');

@@ -42,7 +42,7 @@ def test_no_rule_is_broken_in_any_state(play, scheme, locale):
         found[name] = find_violations(page)
     page = site.open(**STATES["waiting"])
     expect(page.locator("#know li")).not_to_have_count(0)
-    page.locator("summary").click()
+    page.locator("form summary").click()
     found["leaving"] = find_violations(page)
     page.locator("#leave").click()
     found["left"] = find_violations(page)
@@ -79,7 +79,7 @@ def test_the_keyboard_is_enough(play):
     page.keyboard.press("Enter")
     assert focused() == "heading"
     expect(page.locator("html")).to_have_attribute("data-state", "waiting")
-    page.locator("summary").focus()
+    page.locator("form summary").focus()
     site.again(state="full", **NOWHERE)
     expect(page.locator("html")).to_have_attribute("data-state", "full")
     assert focused() == "heading"  # The focused element is hidden.
@@ -117,6 +117,7 @@ def test_forced_colours_show_the_progress_and_what_is_pressed(play):
 def test_no_rule_is_broken_without_scripts(play):
     """The page breaks no rule before its script runs, or if the script does not load."""
     site = play()
+    site.view = "waiting"
     site.page.route("**/waiting.js*", lambda route: route.abort())
     page = site.open()
     page.clock.resume()

@@ -89,7 +89,7 @@ def test_the_page_belongs_to_the_site(site, visitor, scheme, language):
         "e => getComputedStyle(e).getPropertyValue('--wr-mark')"
     )
     assert contrast(read_colour(bar), behind(page, "main")) >= 4.5
-    page.locator("summary").click()
+    page.locator("form summary").click()
     stay = page.locator("#stay")
     expect(stay).to_be_visible()
     assert behind(page, "#stay") == read_colour("#ffd400")

@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 
 from sidecar.visitors.visitor_number import visitor_number
 from tests.support.played_page import ABOUT, LANGUAGES, NOWHERE, SERVER, closed, iso, prequeue
+from tests.support.processes import wait_until
 from tests.support.story import leave
 
 GONE = {**NOWHERE, "state": "not_queued", "refresh_after_seconds": 1}
@@ -178,10 +179,14 @@ def test_leaving_takes_two_steps_and_is_undone(play):
 
 
 def test_leaving_ends_the_place(play):
-    """The page leaves the queue when the time for Undo ends."""
+    """The page leaves the queue when the time for Undo ends. It leads to the site, and says
+    that who joins again starts at the end."""
     site = play()
+    site.next = "/shoes"
     page = site.open()
     leave(page)
+    expect(page.locator("#intro")).to_have_text("If you join again, you start at the end.")
+    expect(page.get_by_role("link", name="Go to the site")).to_have_attribute("href", "/")
     site.forward_to("leave", 9, state="not_queued", **NOWHERE)
     expect(page.get_by_role("button", name="Undo")).to_be_hidden()
     expect(page.get_by_role("button", name="Join again")).to_be_visible()
@@ -204,15 +209,15 @@ def test_the_wait_by_the_clock_and_the_speed(play):
     nor the speed is shown."""
     site = play()
     page = site.open(wait_seconds=780, wait_seconds_low=660, wait_seconds_high=900, ahead=38)
-    expect(page.locator("#between")).to_have_text(re.compile(r"^10:11.10:15$"))
+    expect(page.locator("#between")).to_have_text(re.compile(r"^Expected entry: 10:11.10:15$"))
     expect(page.locator("#pace")).to_have_text("about 3 a minute")
-    expect(page.get_by_text("Your turn is held for 30 seconds")).to_be_visible()
+    expect(page.get_by_text("If you miss your turn, you are next as soon as")).to_be_visible()
     expect(page.get_by_text("open a page every 5 minutes")).to_be_visible()
-    expect(page.get_by_text("this browser keeps it for 24 hours")).to_be_visible()
+    expect(page.get_by_text("this browser keeps your place for 24 hours")).to_be_visible()
     site.again(wait_seconds=780, ahead=16)  # Low speeds have a decimal.
     expect(page.locator("#pace")).to_have_text("about 1.3 a minute")
     site.again(state="full", **NOWHERE)
-    expect(page.locator("#know li:visible")).to_have_text([re.compile("^Reloading does not help")])
+    expect(page.locator("#know li:visible")).to_have_text(["No need to refresh."])
     site.again(paused=True, wait_seconds=780, wait_seconds_low=660, wait_seconds_high=900)
     expect(page.locator("#paused")).to_be_visible()
     expect(page.locator("#between")).to_be_hidden()
@@ -263,7 +268,7 @@ def test_nothing_is_promised_that_is_not_known(play):
     durations = ("claim_seconds", "session_seconds", "session_max_seconds", "place_seconds")
     site.about = {**ABOUT, **dict.fromkeys(durations)}
     page = site.open()
-    expect(page.locator("#know li")).to_have_text(["Reloading does not help, and does no harm."])
+    expect(page.locator("#know li")).to_have_text(["No need to refresh."])
     site.about = None
     page.reload()
     expect(page.locator("#ahead")).to_have_text("16")
@@ -288,6 +293,62 @@ def test_the_visitors_number(play):
     """The page shows the same visitor number as the server."""
     page = play().open(visitor="hQmVzkXy3c1tA9bWn0Lr-Q")
     expect(page.locator("#number")).to_have_text(visitor_number("hQmVzkXy3c1tA9bWn0Lr-Q"))
+    expect(page.locator("#own")).to_contain_text("Reference, for support")
+
+
+def test_a_phone_in_landscape(play):
+    """The wait and the buttons are in sight. How the room works is folded in, and its reference for
+    support follows."""
+    page = play(viewport={"width": 740, "height": 360}).open(wait_seconds=780)
+    expect(page.locator("#pace")).not_to_be_empty()
+    for name in ("#ahead", "progress", "#wait", "#pace", "#notify"):
+        box = page.locator(name).bounding_box()
+        assert box["y"] + box["height"] <= 360, name
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.reload()
+    expect(page.get_by_text("How this works")).to_be_visible()
+    expect(page.get_by_text("No need to refresh.")).to_be_hidden()
+    page.get_by_text("How this works").click()
+    expect(page.get_by_text("No need to refresh.")).to_be_visible()
+
+
+def test_a_site_that_does_not_load(play):
+    """If the site has not loaded after five seconds, a button loads it again."""
+    site = play()
+    page = site.open()
+    expect(page.locator("#ahead")).to_have_text("16")
+    loads = []
+
+    def load_nothing(route):
+        loads.append(route)
+        route.fulfill(status=204)  # the browser keeps the page
+
+    page.route("**/page", load_nothing)
+    site.again(state="admitted", **NOWHERE)
+    expect(page.locator("h1")).to_have_text("It is your turn")
+    assert page.locator("progress").evaluate("bar => bar.value === bar.max")
+    button = page.get_by_role("button", name="Continue")
+    site.forward(4)
+    expect(button).to_be_hidden()
+    site.forward(2)
+    assert len(loads) == 1
+    button.click()
+    wait_until(lambda: page.wait_for_timeout(20) or len(loads) == 2, "the second try")
+
+
+def test_blocked_notifications(play):
+    """If the browser blocks notifications, the page says so, and that there is a sound."""
+    site = play()
+    site.page.add_init_script(
+        "window.Notification = class { static permission = 'default';"
+        " static requestPermission() { this.permission = 'denied';"
+        " return Promise.resolve('denied') } }"
+    )
+    page = site.open()
+    page.get_by_role("button", name="Tell me when it is my turn").click()
+    expect(page.locator("#blocked")).to_contain_text("Your browser blocks notifications")
+    page.get_by_role("button", name="Tell me when it is my turn").click()
+    expect(page.locator("#blocked")).to_be_hidden()
 
 
 def test_the_call_reaches_who_looks_elsewhere(play):

@@ -151,7 +151,7 @@ async def test_the_documentation_has_one(shop, tmp_path):
     said = (await shop.check()).headers["X-Waitroom-Document"]
     page = await (await page_of(shop, said)).text()
     assert re.search(r"<p>0 people are ahead of you.\s+We cannot say yet how long it takes.", page)
-    assert re.search(r"Your number: [0-9A-Z]{4}-[0-9A-Z]{4}</p>", page)
+    assert re.search(r"Reference: [0-9A-Z]{4}-[0-9A-Z]{4}</p>", page)
 
 
 def test_the_policy_is_the_same_everywhere_and_scripts_do_not_read_the_template():

@@ -41,6 +41,7 @@ class PlayedPage:
         answer: Fields of the status response that differ from `document`.
         next: URL to which admitted visitors go.
         about: Response about the room, or None for status 404.
+        view: The view in which nginx serves the page.
         older: Whether the page is that of an earlier version, without some elements.
         lacks: Names of German texts that are missing.
     """
@@ -53,6 +54,7 @@ class PlayedPage:
         self.answer = {}
         self.next = "/"
         self.about = ABOUT
+        self.view = "joining"
         self.older = False
         self.lacks = set()
         # The clock runs until it is paused.
@@ -136,9 +138,9 @@ class PlayedPage:
             self.asked.append(path.removeprefix("/_waitroom/shop/"))
             route.fulfill(body=json.dumps(self.document()), content_type="application/json")
         else:
-            # Fill in the values as nginx does for a visitor without a place.
-            values = {"room": "shop", "next": self.next, "view": "joining"}
-            body = PAGE.render(language=self.language, view="joining", values=values)
+            # Fill in the values as nginx does.
+            values = {"room": "shop", "next": self.next, "view": self.view}
+            body = PAGE.render(language=self.language, view=self.view, values=values)
             if self.older:
                 values["view"] = ""
                 body = PAGE.render(language="en", view="waiting", values=values)
