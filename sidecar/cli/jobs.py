@@ -118,10 +118,12 @@ def submit(
         if is_waiting or any(value for name, value in request.items() if name != "as_json"):
             raise click.UsageError("--file has the jobs: say only TARGET and --json beside it")
         try:
-            with click.open_file(file, "rb") as lines:
-                _submit_lines(client, lines, target, as_json=request["as_json"])
+            lines = click.open_file(file, "rb")
         except OSError as error:
             raise BadValue(f"{file}: {error.strerror}") from None
+        with lines:
+            _submit_lines(client, lines, target, as_json=request["as_json"])
+        return
     if target is None:
         raise click.UsageError("say TARGET, or --file FILE")
     if (as_json := request.pop("as_json")) and is_waiting:
