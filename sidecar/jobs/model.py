@@ -172,7 +172,8 @@ class Job:
     queue_order: int
     state: State = State.PENDING
     class_name: str = ""
-    #: Identifies one job of an owner. The same key with another fingerprint is an error.
+    #: Identifies one job of an owner. The same key with another fingerprint is an error. Without a
+    #: key the fingerprint is empty.
     idempotency_key: str | None = None
     fingerprint: str = ""
     method: str = "GET"

@@ -112,7 +112,7 @@ class Jobs:
             expires_ms=(due_ms or now_ms) + to_ms(target.settings.pending_ttl),
             not_before_ms=due_ms,
             queue_order=queue_order,
-            fingerprint=new.fingerprint,
+            fingerprint=new.fingerprint if key else "",
             **values,
         )
         # Derived from the key, so that two concurrent requests for one job spend its grant once.

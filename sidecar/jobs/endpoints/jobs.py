@@ -7,8 +7,8 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import structlog
 from aiohttp import web
@@ -18,9 +18,11 @@ from sidecar.http.auth.logged_name import find_logged_name
 from sidecar.http.auth.owner import owner_of
 from sidecar.http.endpoint import Endpoints, programs
 from sidecar.http.idempotency_key import HEADER, read_idempotency_key
+from sidecar.http.json_text import to_json
 from sidecar.http.long_poll import is_gone
 from sidecar.http.problem_kinds import DATABASE_UNAVAILABLE, INVALID_REQUEST, QUEUE_FULL, Kind
 from sidecar.http.problems import ProblemError
+from sidecar.http.quick_response import QuickResponse
 from sidecar.jobs import model
 from sidecar.jobs.endpoints.long_poll import AWAITED_STATES, JOB_POLLS
 from sidecar.jobs.model import ENDED, Job, JobError, NewJob, State
@@ -60,6 +62,7 @@ from sidecar.jobs.schemas import (
 )
 from sidecar.jobs.service import JOBS, Jobs, JobView
 from sidecar.jobs.targets import Target
+from sidecar.kit.clock import iso
 from sidecar.kit.did_you_mean import did_you_mean
 from sidecar.kit.errors import DatabaseError, InputError, UnknownNameError
 from sidecar.kit.trace_context import HEADERS as TRACE_HEADERS
@@ -71,6 +74,7 @@ ENDPOINTS = Endpoints("jobs", problems=(DATABASE_UNAVAILABLE,))
 _READS = programs("jobs", "read", role="viewer")
 _CHANGES = programs("jobs", role="operator")
 _JOB = "/v1/jobs/{id}"
+_JSON = {"Content-Type": "application/json", "Cache-Control": "no-store"}
 #: The fields of the HTTP call, which only offline jobs have, because a worker makes their calls.
 _CALL_FIELDS = {"method", "path", "query", "headers", "body", "body_base64"}
 #: How long one bulk request may take, in seconds. The client continues with another request.
@@ -280,7 +284,9 @@ async def submit_job(request: web.Request, body: SubmitJob) -> web.Response:
     with _convert_job_errors():
         view, is_new = await jobs.submit(owner.name, new, needs_grant=not owner.may_choose_class)
     headers = {"Location": f"/v1/jobs/{view.job.id}"}
-    return _make_document(view).response(202 if is_new else 200, headers)
+    if is_new:
+        return QuickResponse(status=202, headers=_JSON | headers, body=to_json(describe_new(view)))
+    return _make_document(view).response(200, headers)
 
 
 @ENDPOINTS.get(
@@ -438,6 +444,39 @@ def _get_visible_owner(request: web.Request) -> str | None:
     return None if owner.is_operator else owner.name
 
 
+def describe_new(view: JobView) -> dict[str, Any]:
+    """Return the document of a job that was just submitted: what JobDocument makes of the view, in
+    a third of the time."""
+    job = view.job
+    return {
+        "id": job.id,
+        "target": job.target,
+        "kind": job.kind,
+        "state": view.state,
+        "owner": job.owner,
+        "class": job.class_name or None,
+        "method": job.method,
+        "path": job.path,
+        "query": job.query or None,
+        "position": view.position,
+        "wait_seconds": None if view.wait_s is None else round(view.wait_s, 3),
+        "attempts": job.attempts,
+        "status": None,
+        "error": None,
+        "created_at": iso(job.created_ms),
+        "called_at": None,
+        "started_at": None,
+        "ended_at": None,
+        "expires_at": iso(job.expires_ms),
+        "run_at": None if view.run_ms is None else iso(view.run_ms),
+        "retry_at": None,
+        "permit": view.permit,
+        "permit_expires_at": view.permit_expires_ms and iso(view.permit_expires_ms),
+        "trace_id": job.trace_id,
+        "result": None,
+    }
+
+
 def _make_document(view: JobView, body: bytes | None = None) -> JobDocument:
     """Return a job's document. `body` is the body of the target's response, None to omit it."""
     document, job = JobDocument.model_validate(view), view.job
@@ -474,6 +513,13 @@ def _check_job(body: SubmitJob, headers: MultiMapping[str], target: Target) -> N
     if url is not None and not (len(url) <= 2048 and target.settings.may_call_back(url)):
         problems.append(f"callback_url: not one that {target.name} allows (callback_urls)")
     problems += _find_time_problems(body, target.clock.now_ms())
+    call: dict[str, Any] = {"headers": {}}
+    if kind == "offline":
+        call = _make_call(body, problems)
+    elif fields := body.model_dump(include=_CALL_FIELDS, exclude_none=True):
+        names = ", ".join(sorted(fields))
+        problems.append(f"{names}: not of an online job, whose call its caller makes")
+    call["headers"] = _add_trace(call["headers"], headers)
     new = NewJob(
         target.name,
         kind,
@@ -483,19 +529,13 @@ def _check_job(body: SubmitJob, headers: MultiMapping[str], target: Target) -> N
         callback_url=url,
         run_at_ms=body.run_at,
         delay_s=body.delay,
+        **call,
     )
     if kind == "offline":
-        new = _add_request(new, body, problems)
-        new = replace(new, headers=_add_trace(new.headers, headers))
         try:
             check_request(target.settings, new)
         except InputError as error:
             problems += error.problems
-    else:
-        new = replace(new, headers=_add_trace({}, headers))
-        if fields := body.model_dump(include=_CALL_FIELDS, exclude_none=True):
-            names = ", ".join(sorted(fields))
-            problems.append(f"{names}: not of an online job, whose call its caller makes")
     if problems:
         raise InputError(problems)
     return new
@@ -503,6 +543,8 @@ def _check_job(body: SubmitJob, headers: MultiMapping[str], target: Target) -> N
 
 def _add_trace(headers: dict[str, str], sent: MultiMapping[str]) -> dict[str, str]:
     """Return a job's headers with the trace that they name, or else with that of the submission."""
+    if TRACEPARENT not in sent and not any(name.lower() in TRACE_HEADERS for name in headers):
+        return headers
     others = {name: text for name, text in headers.items() if name.lower() not in TRACE_HEADERS}
     named = CIMultiDict((name, text) for name, text in headers.items() if name not in others)
     return others | read_trace_context(named if TRACEPARENT in named else sent)
@@ -517,8 +559,8 @@ def _find_time_problems(body: SubmitJob, now_ms: int) -> list[str]:
     return problems
 
 
-def _add_request(new: NewJob, body: SubmitJob, problems: list[str]) -> NewJob:
-    """Return the job with its HTTP request. Appends problems of the request to `problems`."""
+def _make_call(body: SubmitJob, problems: list[str]) -> dict[str, Any]:
+    """Return the fields of a NewJob's HTTP request. Appends problems of it to `problems`."""
     data, headers, query = b"", dict(body.headers or {}), ""
     if body.body is not None and body.body_base64 is not None:
         problems.append("body: either this or body_base64")
@@ -541,6 +583,10 @@ def _add_request(new: NewJob, body: SubmitJob, problems: list[str]) -> NewJob:
         query = encode_query(body.query)
     except InputError as error:
         problems += error.problems
-    return replace(
-        new, method=method.upper(), path=body.path or "", query=query, headers=headers, body=data
-    )
+    return {
+        "method": method.upper(),
+        "path": body.path or "",
+        "query": query,
+        "headers": headers,
+        "body": data,
+    }

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, cast
@@ -27,15 +27,15 @@ from sidecar.jobs.model import ENDED, ID_LENGTH, WAITING_STATES, Job, JobQuery, 
 from sidecar.jobs.store.tables import (
     FIND,
     ID_OR_NAME,
+    SUBMITTED_NAMES,
     chunks,
     jobs,
     make_ended_values,
     to_job,
-    to_row,
 )
 from sidecar.kit.batch import CallBatcher
 from sidecar.kit.errors import DatabaseError
-from sidecar.storage.sql.transactions import Transactions, isolate_errors
+from sidecar.storage.sql.transactions import PreparedInsert, Transactions, isolate_errors
 
 #: The most jobs in one transaction.
 BATCH_LIMIT = 200
@@ -81,9 +81,13 @@ class JobRepository:
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
-        self._add_job = transactions.insert_ignore(jobs)
         self._inserts = CallBatcher(partial(isolate_errors, self._insert), limit=BATCH_LIMIT)
         self._keys = CallBatcher(partial(isolate_errors, self._find_by_keys), limit=BATCH_LIMIT)
+
+    @cached_property
+    def _add_jobs(self) -> PreparedInsert:
+        # Not before a connection was opened, because the statement depends on the server's version.
+        return self._transactions.prepare_insert_ignore(jobs, SUBMITTED_NAMES)
 
     async def insert(self, job: Job) -> Job:
         """Insert a job and return it, or return its owner's job with the same idempotency key."""
@@ -92,13 +96,13 @@ class JobRepository:
     async def _insert(self, batch: Sequence[Job]) -> list[Job]:
         # Sorted, so that two batches with the same keys do not deadlock.
         keys = sorted({_get_owner_and_key(job) for job in batch if job.idempotency_key})
-        rows = [to_row(job) for job in sorted(batch, key=_get_owner_and_key)]
+        ordered = sorted(batch, key=_get_owner_and_key)
         # Reads only ids, which are in the index, because most jobs were inserted just before.
         columns = (jobs.c.owner, jobs.c.idempotency_key, jobs.c.id)
         ids_of_keys = select(*columns).where(_has_one_of(keys))
 
         async def work(connection: AsyncConnection) -> list[Job | None]:
-            await connection.execute(self._add_job, rows)
+            await self._add_jobs.execute(connection, ordered)
             jobs_by_id = {job.id: job for job in batch}
             ids: dict[tuple[str, str], str] = {}
             if keys:

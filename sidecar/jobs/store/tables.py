@@ -124,16 +124,12 @@ targets = Table(
 ID_OR_NAME = re.compile(r"[A-Za-z0-9_-]{1,48}\Z")
 _COLUMN_NAMES = tuple(field.name for field in fields(Job))
 _NULL_AT_FIRST = {"called_ms", "started_ms", "ended_ms", "status", "read_ms", "callback_ms"}
-_SUBMITTED_NAMES = tuple(name for name in _COLUMN_NAMES if name not in _NULL_AT_FIRST)
+#: The columns of a submitted job. Those that are NULL until later are left out, because each costs
+#: time in each insert.
+SUBMITTED_NAMES = tuple(name for name in _COLUMN_NAMES if name not in _NULL_AT_FIRST)
 #: The queries that select jobs, without and with the bodies of their requests.
 FIND = select(*(jobs.c[name] for name in _COLUMN_NAMES if name != "body"))
 FIND_WITH_BODY = select(*(jobs.c[name] for name in _COLUMN_NAMES))
-
-
-def to_row(job: Job) -> dict[str, Any]:
-    """Return the row of a submitted job. Columns that are NULL until later are left out, because
-    each costs time in each insert."""
-    return {name: getattr(job, name) for name in _SUBMITTED_NAMES}
 
 
 def to_job(row: Row[Any]) -> Job:
