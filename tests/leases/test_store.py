@@ -1,7 +1,7 @@
-"""Leases in Redis, case by case: holding, waiting, refusals, and the keys that are left."""
+"""Leases in Redis, case by case: what the model of test_model.py does not say, such as expected
+waits, the moments of heartbeats, bounds of a script, and a Redis that is full, frozen or away."""
 
 import asyncio
-from itertools import pairwise
 
 import pytest
 
@@ -10,20 +10,14 @@ from sidecar.kit.errors import StoreError
 from sidecar.leases.model import LeaseOutcome
 from sidecar.leases.redis_keys import lease_key, resource_key
 from sidecar.leases.settings import LeaseSettings
-from sidecar.leases.store import Holder, LeaseStore
+from sidecar.leases.store import LeaseStore
 from sidecar.storage.redis.connect import close, connect
 from sidecar.storage.redis.scripts import Observer
 from tests.support.processes import free_port
 from tests.support.rooms import new_room_name
 
-GRANTED, WAITING, GONE, FULL, STALE, NOT_RENEWED = (
-    LeaseOutcome.GRANTED,
-    LeaseOutcome.WAITING,
-    LeaseOutcome.GONE,
-    LeaseOutcome.FULL,
-    LeaseOutcome.STALE,
-    LeaseOutcome.NOT_RENEWED,
-)
+GRANTED, WAITING = LeaseOutcome.GRANTED, LeaseOutcome.WAITING
+GONE, STALE = LeaseOutcome.GONE, LeaseOutcome.STALE
 
 
 @pytest.fixture
@@ -80,137 +74,7 @@ async def waits_for(store, resource, holder, turn, *, seconds):
     return turn.now_ms - began
 
 
-# Stories ----------------------------------------------------------------------------------------
-
-CODES = {"G": GRANTED, "W": WAITING, "-": GONE, "F": FULL, "S": STALE, "N": NOT_RENEWED}
-RENEWS = {"renewable": True}
-#: The steps of three who come back to a queue that has taken three others meanwhile.
-LOST = "; back d:W; rejoin b:W; back c:W; ask b:W0 c:W1 d:W2 x:W3 y:W4 z:W5"
-POLLS = {"heartbeat_interval": 2, "claim_window": 7}
-#: Settings and steps. `+2` lets two seconds pass. `ask a:G b:W1` are two requests of one batch: `a`
-#: is granted the lease, and `b` waits behind one; `G90` ends 90 s after the begin. `look` does not
-#: join; `back` and `rejoin` ask with the order of the lost place. `free` and `renew` name the
-#: holder's n-th lease in the story (`a1`), or another number beside (`a1+1`). `A` is holder `a` at
-#: another resource.
-STORIES = {
-    "as many hold it as the capacity says": (
-        {"capacity": 3}, "ask a:G b:G c:G d:W0 e:W1; +1; free b:G; ask e:W0 d:G c:G"),
-    "where nobody may wait the resource is had or not": (
-        {"max_waiting": 0}, "ask a:G b:F; +60; ask b:G a:F"),
-    "a late holder is at the end, even by no millisecond": (
-        {}, "ask a:G b:W0; +60; ask a:W0 c:W1 b:G"),
-    "a turn begins when the heartbeat is due, and ends with the claim window": (
-        POLLS, "ask a:G b:W0 c:W1; free a:G; +8.999; ask c:W0; look b:G; ask c:W0"),
-    "after the claim window the next is called": (
-        POLLS, "ask a:G b:W0 c:W1; free a:G; +9; ask c:G; look b:-; ask c:G"),
-    "who missed the turn is at the end": (
-        POLLS, "ask a:G b:W0 c:W1 d:W2; free a:G; +9; ask b:W1 d:W0 c:G"),
-    "a head is called while it is overdue by no more than the claim window": (
-        POLLS, "ask a:G b:W0 c:W1; +4; ask a:G c:W1; +5; free a:G; ask c:W0"),
-    "a head that is overdue by more is passed over": (
-        POLLS, "ask a:G b:W0 c:W1; +4; ask a:G c:W1; +5.001; free a:G; ask c:G"),
-    "a late head that asks in the batch keeps its place": (
-        POLLS, "ask a:G b:W0 c:W1; +60; ask c:W0 b:G"),
-    "a turn can be given up": ({}, "ask a:G b:W0 c:W1; free a:G; free b:G; free b:-; ask c:G"),
-    "to release twice is to release once": (
-        {}, "ask a:G b:W0; free a1:G; free a1:-; free b:G; free b:-; free a1:- a1:-"),
-    "an old number releases nothing": (
-        {}, "ask a:G; +60; ask a:G b:W0; free a1:S; free b2:-; ask a:G b:W0"),
-    "a renewal keeps the next waiting": (
-        RENEWS, "ask a:G b:W0" + 3 * "; +50; ask b:W0; renew a1:G; sweep"),
-    "a wrong number renews nothing": (
-        RENEWS, "ask a:G; renew a1-1:S; renew a1+1:S; renew b1:S A1:S"),
-    "a lease that ran out cannot be renewed": (
-        RENEWS, "ask a:G; +60; renew a1:S; ask a:G; renew a1:S"),
-    "the order holds when the clock goes back": (
-        {}, "ask a:G b:W0; +-1.5; ask c:W1; +61.5; ask c:W0 b:G"),
-    "a silent place lapses after the timeout": (
-        {"term": 3600, "max_waiting": 2, "heartbeat_timeout": 30, "heartbeat_interval": 2},
-        "ask a:G b:W0 c:W1; +31; ask b:W0; +1; sweep; ask d:F; +0.001; sweep; ask d:W1 c:F"),
-    "a turn that nobody could take is still there": (
-        {}, "ask a:G b:W0 c:W1; +59; ask b:W0 c:W1; +1; sweep; +600; free b9:-; ask b:G c:W0"),
-    "a turn that nobody could take can be given up": (
-        {}, "ask a:G b:W0 c:W1; +59; ask b:W0 c:W1; +1; sweep; +600; free b:G; ask b:W0 c:G"),
-    "leases come back only while nothing is granted": (
-        RENEWS, "ask a:G; +1; lose; ask B:W0; +60; renew a1:S"),
-    "of one slot the newest lease comes back": (
-        RENEWS, "ask a:G; +3600; ask b:G; lose; +1; renew a1:G; renew b1:G; renew a1:S; look a:-"),
-    "as many leases come back as the capacity says": (
-        {"capacity": 2},
-        "ask a:G b:G; +1; lose; ask x:W0 b:W1 a:W2; renew a1:G; renew b1:G; renew c1:S; ask x:W0"),
-    "a restored lease can be renewed and released": (
-        {**RENEWS, "max_term": 90}, "ask a:G60; +50; lose; renew a1:G90; renew a1:N90; free a1:G"),
-    "a renewal begins the term anew, until the longest": (
-        {**RENEWS, "max_term": 100},
-        "ask a:G60; +30; renew a1:G90; +30; renew a1:G100; +20; renew a1:N100; +20; renew a1:S"),
-    "places come back in their order, even in a full queue": (
-        {"max_waiting": 3},
-        "ask a:G b:W0 c:W1 d:W2; +1; lose; ask x:W0 y:W1 z:W2" + LOST),
-}  # fmt: skip
-
-
-def request(store, verb, name, fences, orders):
-    """Return a request of a story. Without a lease of the holder, `a1` is any holder's lease."""
-    resource, holder = "B" if name[0].isupper() else "A", name[0].lower()
-    numbers = fences.get(holder) or next(iter(fences.values()), [1])
-    which, sign, off = name[1:].partition("-" if "-" in name else "+")
-    fence = numbers[min(int(which), len(numbers)) - 1] + int(sign + off or 0) if which else None
-    match verb:
-        case "free":
-            return store.release(resource, holder, fence)
-        case "renew":
-            return store.renew(resource, holder, fence)
-        case "back" | "rejoin":
-            order = orders[holder]
-            return store.ask(resource, holder, may_join=verb == "rejoin", order=order)
-    return store.ask(resource, holder, may_join=verb == "ask")
-
-
-@pytest.mark.parametrize("story", STORIES)
-async def test_a_story(make, redis, turn, story):
-    """Requests are answered as the story says, and fencing numbers grow."""
-    settings, steps = STORIES[story]
-    store, fences, orders, began_ms = make(**settings), {}, {}, turn.now_ms
-    for step in steps.split("; "):
-        verb, *requests = step.split()
-        if verb == "lose":
-            await lose(redis, store)
-        elif verb == "sweep":
-            await store.sweep()
-        elif verb.startswith("+"):
-            turn.forward(float(verb[1:]))
-        pairs = [each.split(":") for each in requests]
-        calls = (request(store, verb, name, fences, orders) for name, _ in pairs)
-        replies = await asyncio.gather(*calls)
-        for (name, code), reply in zip(pairs, replies, strict=True):
-            assert (reply.outcome, reply.now_ms) == (CODES[code[0]], turn.now_ms), step
-            ends_s = (reply.expires_ms - began_ms) / 1000
-            assert code[1:] in {"", str(reply.ahead) if code[0] == "W" else f"{ends_s:g}"}, step
-            assert reply.started_ms == reply.fence // 1000, step
-            holder, numbers = name[0].lower(), fences.setdefault(name[0].lower(), [])
-            if verb in {"back", "rejoin"}:
-                assert reply.order == orders[holder], step
-            orders[holder] = reply.order
-            if verb in {"ask", "look"} and reply.fence and reply.fence not in numbers:
-                assert reply.fence > max(map(max, filter(None, fences.values())), default=0)
-                numbers.append(reply.fence)
-            if verb != "free" and code[0] in "GN":
-                assert reply.fence, step
-            assert not reply.fence or reply.fence in numbers, step
-
-
 # Holding and waiting ----------------------------------------------------------------------------
-
-
-async def test_whoever_comes_first_holds_it_for_the_term(make, turn):
-    """Asking again returns the same lease."""
-    store = make()
-    first = await store.ask("A", "one")
-    assert (first.outcome, first.fence) == (GRANTED, turn.now_ms * 1000)
-    assert (first.started_ms, first.expires_ms) == (turn.now_ms, turn.now_ms + 60_000)
-    turn.forward(59.999)
-    again = await store.ask("A", "one")
-    assert (again.fence, again.expires_ms) == (first.fence, first.expires_ms)
 
 
 async def test_the_others_wait_in_order_of_coming(make, turn):
@@ -224,25 +88,6 @@ async def test_the_others_wait_in_order_of_coming(make, turn):
     assert (again.order, again.ahead, again.waiting) == (second.order, 0, 2)
 
 
-async def test_another_resource_is_free_whoever_waits_for_this_one(make):
-    """A queue for one resource does not hold up another one, in the same batch either."""
-    store = make()
-    replies = await asyncio.gather(
-        *(store.ask("A", f"h{n}") for n in range(50)),
-        *(store.ask(f"B{n}", "h1") for n in range(10)),
-    )
-    assert [reply.outcome for reply in replies] == [GRANTED] + 49 * [WAITING] + 10 * [GRANTED]
-
-
-async def test_two_tabs_are_one_holder(make):
-    """Two calls of one holder are one lease or one place, in one batch or in two."""
-    store = make()
-    first, again = await ask_all(store, "A", "one", "one")
-    assert (first.fence, first.outcome) == (again.fence, GRANTED)
-    second, twice = await ask_all(store, "A", "two", "two")
-    assert (second.order, second.waiting) == (twice.order, twice.waiting) == (second.order, 1)
-
-
 async def test_templates_are_apart(make):
     """The same resource and holder in two templates have nothing to do with each other."""
     title, seat = make(), make(template=new_room_name())
@@ -250,24 +95,6 @@ async def test_templates_are_apart(make):
     assert await outcomes(seat, "A", "two", "one") == [GRANTED, WAITING]
     await title.release("A", "one")
     assert await outcomes(seat, "A", "one") == [WAITING]
-
-
-async def test_who_may_not_join_only_looks(make, redis):
-    """A look of somebody without a lease or place writes no key."""
-    store = make()
-    assert (await store.ask("A", "one", may_join=False)).outcome is GONE
-    assert await keys_of(redis, store) == {"state"}
-
-
-async def test_a_line_that_is_full_takes_nobody_and_keeps_who_is_in_it(make):
-    store = make(max_waiting=2)
-    assert await outcomes(store, "A", *"abcd") == [GRANTED, WAITING, WAITING, FULL]
-    assert await outcomes(store, "A", *"cba") == [WAITING, WAITING, GRANTED]
-    full = await store.ask("A", "d")
-    assert (full.outcome, full.waiting) == (FULL, 2)
-    assert full.refresh_ms > 0
-    await store.release("A", "b")
-    assert await outcomes(store, "A", "d") == [WAITING]
 
 
 # The end of a term ------------------------------------------------------------------------------
@@ -287,28 +114,6 @@ async def test_those_behind_are_no_poll_late_either(make, turn):
     assert await waits_for(store, "A", "three", turn, seconds=90) <= 61_703 + 10
 
 
-# The turn to take it ----------------------------------------------------------------------------
-
-
-async def test_an_early_release_hands_it_over_at_the_next_poll(make, turn):
-    """The resource is kept for the next holder, whose term begins on arrival."""
-    store = make()
-    first, second = await ask_all(store, "A", "one", "two")
-    turn.forward(0.5)
-    assert (await store.release("A", "one", first.fence)).outcome is GRANTED
-    [resource] = await store.list()
-    due = second.refresh_ms - 500
-    assert resource.holders == (Holder("two", 0, 0, turn.now_ms + due + 10_000),)
-    assert await outcomes(store, "A", "three") == [WAITING]
-    turn.forward(due / 1000)
-    had = await store.ask("A", "two", may_join=False)
-    assert (had.outcome, had.started_ms, had.expires_ms) == (
-        GRANTED,
-        turn.now_ms,
-        turn.now_ms + 60_000,
-    )
-
-
 # Releasing and renewing -------------------------------------------------------------------------
 
 
@@ -320,19 +125,6 @@ async def test_a_renewal_never_shortens(make, turn):
     assert (await store.renew("A", "one", lease.fence)).expires_ms == lease.expires_ms
     shorter = make(renewable=True, term=5)
     assert (await shorter.renew("A", "one", lease.fence)).expires_ms == lease.expires_ms
-
-
-async def test_numbers_grow_over_all_resources_whatever_the_clock_does(make, turn):
-    """Fencing numbers grow within a millisecond, and after the clock went back."""
-    store = make()
-    fences = []
-    for _ in range(3):
-        replies = await asyncio.gather(*(store.ask(f"{len(fences)}-{n}", "h") for n in range(20)))
-        fences += [reply.fence for reply in replies]
-        turn.forward(-1.5)
-    assert all(one < other for one, other in pairwise(fences))
-    other = make()  # a replica that was not told any of them
-    assert (await other.ask("B", "one")).fence > fences[-1]
 
 
 async def test_numbers_grow_when_another_server_becomes_the_store(redis, make, turn):
@@ -432,74 +224,6 @@ async def test_whose_turn_it_is_counts_as_one_who_will_hold_it(make, turn):
 # What happens by itself -------------------------------------------------------------------------
 
 
-async def test_the_sweep_calls_where_nobody_asks(make, turn):
-    """The sweep calls the next holder, and looks only at what is due."""
-    store = make()
-    await ask_all(store, "A", "one", "two")
-    await store.ask("B", "one")
-    turn.forward(3)
-    assert await store.sweep() == (0, False)
-    turn.forward(56.999)
-    await store.ask("A", "two")
-    turn.forward(0.001)
-    assert await store.sweep() == (2, False)
-    [resource] = await store.list()
-    assert [holder.holder for holder in resource.holders] == ["two"]
-
-
-@pytest.mark.parametrize("term", [5, 600])
-async def test_what_everybody_silently_left_keeps_no_key(redis, make, turn, term):
-    """Sweeps alone end leases, turns and places, until no key but the state is left."""
-    store = make(term=term, capacity=2)
-    await asyncio.gather(*(store.ask(r, f"h{n}") for r in ("A", "B") for n in range(9)))
-    turn.forward(1)
-    await store.release("A", "h0")
-    assert {name.partition(":")[2] for name in await keys_of(redis, store)} == {"", "A", "B"}
-    turn.forward(700)
-    for _ in range(3):
-        await store.sweep()
-        turn.forward(100)
-    assert await keys_of(redis, store) == {"state"}
-    assert await store.count() == 0
-
-
-async def test_the_last_who_goes_takes_the_keys_along(redis, make, turn):
-    """No key is left after a release, a place given up, or a lease that ends during a look."""
-    store = make()
-    await ask_all(store, "A", "one", "two")
-    await store.release("A", "two")
-    await store.release("A", "one")
-    assert await keys_of(redis, store) == {"state"}
-    await store.ask("A", "one")
-    turn.forward(60)
-    await store.ask("A", "one", may_join=False)
-    assert await keys_of(redis, store) == {"state"}
-
-
-@pytest.mark.slow
-async def test_ten_thousand_resources_used_once_leave_nothing(redis, make, turn, store_url):
-    """Half are released, half run out. In memory it is a tenth: the same scripts, slowly."""
-    store = make()
-    many = 1000 if store_url == "memory://" else 10_000
-
-    async def use(number):
-        lease = await store.ask(f"seat-{number}", "one")
-        assert lease.outcome is GRANTED
-        if number % 2:
-            assert (await store.release(f"seat-{number}", "one", lease.fence)).outcome is GRANTED
-
-    await asyncio.gather(*map(use, range(many)))
-    assert await store.count() == many / 2
-    turn.forward(60)
-    looked = 0
-    is_more = True
-    while is_more:
-        now_looked, is_more = await store.sweep(2000)
-        looked += now_looked
-    assert looked == many / 2
-    assert await keys_of(redis, store) == {"state"}
-
-
 async def test_one_script_does_so_much_and_leaves_the_rest(redis, make, turn):
     """One script drops a bounded number of 400 silent places; the next ones drop the rest."""
     store = make(heartbeat_timeout=3600, heartbeat_interval=2)
@@ -527,35 +251,6 @@ async def test_a_sweep_takes_no_more_than_it_is_told(make, turn):
 # A store that was emptied -----------------------------------------------------------------------
 
 
-async def test_nothing_is_granted_for_a_term_after_the_store_was_emptied(redis, make, turn):
-    """Old holders may still hold it, so everybody waits, with a position and no expected wait."""
-    store = make()
-    await store.ask("A", "one")
-    turn.forward(1)
-    await lose(redis, store)
-    for resource in ("A", "B"):
-        waits = await store.ask(resource, "two")
-        assert (waits.outcome, waits.ahead, waits.wait_ms) == (WAITING, 0, None)
-        assert waits.is_recovering
-    blank = make()  # a replica that knows of nothing hears of it from the store
-    assert await outcomes(blank, "C", "three") == [WAITING]
-    assert await waits_for(store, "A", "two", turn, seconds=90) == 60_000
-    assert not (await blank.ask("D", "three")).is_recovering
-
-
-async def test_a_replica_that_only_sweeps_knows_the_template(redis, make, turn):
-    """A replica that only swept still notices that Redis was emptied."""
-    asked, idle = make(), make()
-    held = await asked.ask("A", "one")
-    turn.forward(10)
-    await idle.sweep()
-    await lose(redis, asked)
-    turn.forward(1)
-    assert (await idle.ask("A", "two")).outcome is WAITING
-    assert (await asked.ask("A", "one", may_join=False)).outcome is GONE
-    assert (await make(renewable=True).renew("A", "one", held.fence)).outcome is GRANTED
-
-
 async def test_a_recovery_is_not_begun_again(redis, make, turn):
     """A replica with a longer term, which knows of before, does not start a recovery again."""
     store = make()
@@ -570,53 +265,11 @@ async def test_a_recovery_is_not_begun_again(redis, make, turn):
     assert (await later.ask("C", "three")).outcome is GRANTED
 
 
-async def test_nobody_is_silent_while_nobody_could_ask(make, turn):
-    """After an outage longer than the claim window the queue and the turn stand as before, in
-    whatever order holders ask."""
-    store = make(term=20)
-    await ask_all(store, "A", "one", "two", "three", "four")
-    for _ in range(20):
-        turn.forward(1)
-        await store.sweep()
-        await ask_all(store, "A", "two", "three", "four", may_join=False)
-    assert (await store.ask("A", "two")).outcome is GRANTED
-    for _ in range(20):
-        await ask_all(store, "A", "three", "four", may_join=False)
-        turn.forward(1)
-        await store.sweep()
-    [resource] = await store.list()
-    assert [(holder.holder, holder.fence) for holder in resource.holders] == [("three", 0)]
-    turn.forward(100)
-    fourth = await store.ask("A", "four", may_join=False)
-    assert (fourth.outcome, fourth.ahead) == (WAITING, 0)
-    assert (await store.ask("A", "three", may_join=False)).outcome is GRANTED
-
-
 async def test_a_replica_may_be_told_that_the_template_was_there(make, turn):
     """A signed cookie from before shows that Redis was emptied."""
     store = make()
     store.record_existence(turn.now_ms - 1)
     assert (await store.ask("A", "one")).is_recovering
-
-
-@pytest.mark.parametrize("renewable", [False, True])
-async def test_a_lease_comes_back_by_its_number(redis, make, turn, renewable):
-    """A restored lease lasts its old term, or a new one if renewable. Idempotent."""
-    store = make(renewable=renewable)
-    lease = await store.ask("A", "one")
-    turn.forward(10)
-    await lose(redis, store)
-    ends = lease.expires_ms + (10_000 if renewable else 0)
-    for _ in range(2):
-        back = await store.renew("A", "one", lease.fence)
-        assert (back.outcome, back.fence, back.started_ms) == (
-            GRANTED,
-            lease.fence,
-            lease.started_ms,
-        )
-        assert back.expires_ms == ends
-    assert await outcomes(store, "A", "two", "one") == [WAITING, GRANTED]
-    assert await waits_for(store, "A", "two", turn, seconds=90) == 60_000
 
 
 async def test_only_a_number_of_before_brings_a_lease_back(redis, make, turn):
@@ -629,19 +282,6 @@ async def test_only_a_number_of_before_brings_a_lease_back(redis, make, turn):
     for fence in (born * 1000, born * 1000 + 1, (born - 60_000) * 1000, 0, -1):
         assert (await store.renew("A", "one", fence)).outcome is STALE
     assert (await store.renew("A", "one", (born - 60_000) * 1000 + 1000)).outcome is GRANTED
-
-
-async def test_newcomers_are_behind_a_place_that_came_back(redis, make, turn):
-    """Newcomers are behind a restored place even if the clock went back."""
-    store = make()
-    _, waits = await ask_all(store, "A", "one", "two")
-    turn.forward(0.5)
-    await lose(redis, store)
-    await store.ask("A", "two", order=waits.order + 499_000)
-    turn.forward(-1)
-    blank = make()
-    assert (await blank.ask("A", "three")).ahead == 1
-    assert (await store.ask("A", "two")).ahead == 0
 
 
 async def test_an_order_that_is_not_of_before_is_not_believed(redis, make, turn):
@@ -676,20 +316,6 @@ async def test_whoever_was_told_to_ask_late_finds_the_place(redis, make, turn):
 
 
 # Looking ----------------------------------------------------------------------------------------
-
-
-async def test_the_listing_goes_by_name_page_by_page(make, turn):
-    store = make()
-    for number in (10, 2, 1):
-        await ask_all(store, f"r{number}", "one", "two")
-        turn.forward(1)
-    first = await store.list(limit=2)
-    assert [resource.name for resource in first] == ["r1", "r10"]
-    assert [resource.name for resource in await store.list(after="r10", limit=2)] == ["r2"]
-    assert await store.list(after="r2") == []
-    lease = await store.ask("r1", "one")
-    held = Holder("one", lease.fence, lease.started_ms, lease.expires_ms)
-    assert (first[0].holders, first[0].waiting) == ((held,), 1)
 
 
 async def test_what_is_over_is_not_listed(make, turn):
