@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from sidecar.gate.page.languages import Languages
+from sidecar.kit.share import find_share
 from tests.nginx.stub import Stub, make_reply
 from tests.support.nginx_client import HTML, JSON, Visitor
 from tests.support.processes import wait_until
@@ -138,10 +140,37 @@ def test_the_refused_browser_gets_a_page(caller):
     reply = caller().get("/none")
     assert (reply.status, reply.headers["Content-Type"]) == (429, "text/html; charset=utf-8")
     assert "Too many requests" in reply.text
-    assert "try again in 60 s" in reply.text
+    assert "tries again by itself in <b><i>60</i></b> s." in reply.text
+    assert reply.headers["Refresh"] == "60"
     assert not re.search(r"src=|href=|url\(|<script", reply.text)
     assert "default-src 'none'" in reply.headers["Content-Security-Policy"]
     assert len(reply.body) < 2_000
+
+
+def test_a_refused_form_is_not_loaded_again(caller):
+    """A GET of the form's address would lose what its visitor sent."""
+    reply = caller().post("/none")
+    assert (reply.status, "Refresh" in reply.headers) == (429, False)
+    assert "Please try again in <b><i>60</i></b> s." in reply.text
+
+
+LANGUAGES = Languages(find_share("static")).tags
+
+
+@pytest.mark.parametrize("tag", LANGUAGES)
+def test_the_refused_browser_reads_its_language(caller, tag):
+    """Each language of the waiting page has all texts, without ASCII marks beside Chinese."""
+    english, page = (
+        caller(**{"Accept-Language": wanted}).get("/none").text
+        for wanted in ("xx, en", f"{tag}, en;q=0.8")
+    )
+    direction = "rtl" if tag == "ar" else "ltr"
+    assert f'<html lang="{tag}" dir="{direction}">' in page
+    lines, ours = (re.findall("<(?:title|h1|p)>(.*)</", text) for text in (english, page))
+    assert all(one != other or tag == "en" for one, other in zip(lines, ours, strict=True))
+    assert "<b><i>60</i></b>" in ours[-1]
+    if tag[:2] in {"zh", "ja"}:
+        assert not re.search("[,:;?!()]", re.sub("<.*?>", "", "".join(ours)))
 
 
 @pytest.mark.parametrize("accept", [JSON, "application/problem+json"])
