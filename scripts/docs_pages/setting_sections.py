@@ -145,6 +145,7 @@ footer = [{ text = "Imprint", address = "https://alpenrock.example/imprint" }]
 custom_css = "main { border-radius: 0 }"
 """,
     more={
+        "message": "[messages](dashboard.md#messages)",
         "lines": "[who is next](who-is-next.md)",
         "classes": "[who is next](who-is-next.md)",
         "class_header": "[switches in nginx](nginx.md#switches)",

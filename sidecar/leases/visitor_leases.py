@@ -160,7 +160,7 @@ class Resources:
         if prototype is None or not prototype.template.settings.allows(resource):
             return None
         settings = prototype.settings
-        message = settings.message
+        message = prototype.template.settings.message
         if message is not None and _NAME_PLACEHOLDER in message:
             message = message.replace(_NAME_PLACEHOLDER, resource)
             settings = settings.model_copy(update={"message": message})

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 from sidecar.kit.moments import Moment
 from sidecar.kit.setting_types import Count
 from sidecar.kit.values import value
+from sidecar.rooms.messages import Message
 from sidecar.visitors.classes import (
     Name,
     find_duplicates,
@@ -51,7 +52,7 @@ class RoomEvent(BaseModel):
     """Replaces the room's own `total_active_users` from `opens_at` to `closes_at`."""
     new_users_per_minute: Count | None = Field(default=None, ge=1, le=10_000_000)
     """Replaces the room's own `new_users_per_minute` from `opens_at` to `closes_at`."""
-    message: str | None = Field(default=None, max_length=500)
+    message: Message | None = None
     """Replaces the room's own `message` from `opens_at` to `closes_at`. Empty: no message."""
 
     @field_validator("timezone")

@@ -27,6 +27,7 @@ from sidecar.kit.setting_types import (
 )
 from sidecar.kit.templates import TEMPLATE_NAME
 from sidecar.rooms.appearance import APPEARANCE, ColourText, Font, Links, SitePath, StyleSheet
+from sidecar.rooms.messages import Message, drop_ended
 from sidecar.rooms.openings import Events, Moments, apply_event_settings, find_moments
 from sidecar.visitors.classes import Classes, Lines, find_class_problems
 from sidecar.visitors.verdict_lifetime import OUTAGE_MS, RELEASE_HOLD_MS, SESSION_GRACE_MS
@@ -185,8 +186,10 @@ class RoomSettings(BaseModel):
     public_url: Annotated[str, AfterValidator(_read_site)] | None = None
     """Your site's URL without a path, for links in the webhook `called` and on the dashboard. None:
     the former are paths, and the dashboard has none."""
-    message: str | None = Field(default=None, max_length=500)
-    """A message from you on the waiting page. None: no message."""
+    message: Message | None = None
+    """A message from you on the waiting page, 500 characters at most. For visitors of several
+    languages, a table with a text by language: `text` is for all others (otherwise `en`, or the
+    first). `until` is when the message ends. None: no message."""
     template: Annotated[str, AfterValidator(_check_template)] | None = None
     """Your own waiting page: a Mustache file in `template_dir`, such as `shop.html`. It replaces
     the whole page, and its changes take effect at once. None: the built-in waiting page."""
@@ -258,6 +261,10 @@ class RoomSettings(BaseModel):
     def moments(self, now_ms: int) -> Moments:
         """Return the room's phase, current event and next event at a time."""
         return find_moments(self.events, now_ms, is_open_between=self.between_events == "open")
+
+    def find_message(self, moments: Moments, now_ms: int) -> str | dict[str, Any] | None:
+        """Return the message that visitors see now, which may be that of the open event."""
+        return drop_ended(moments.overrides.get("message", self.message), now_ms)
 
     def for_scripts(
         self,

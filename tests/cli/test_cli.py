@@ -118,6 +118,26 @@ def test_pause_drain_and_resume(site, rooms):
     assert site.room()["changed"] == {}
 
 
+def test_a_message_in_several_languages(site, rooms):
+    """With an end. Resume says that the message is still shown, or takes it away."""
+    said = rooms("message", "shop", "Back at 9", "--in", "de=Weiter um 9", "--for", "15m").stdout
+    message = json.loads(said.partition(" = ")[2])
+    assert message.items() >= {"text": "Back at 9", "de": "Weiter um 9"}.items()
+    assert 0 < message["until"] / 1000 - time.time() <= 900
+    assert site.room()["settings"]["message"] == message
+    rooms("pause", "shop")
+    said = rooms("resume", "shop").stdout
+    assert 'The message "Back at 9" is still shown; take it away: waitroom rooms message' in said
+    rooms("message", "shop", "Soon")
+    assert site.room()["settings"]["message"] == "Soon"
+    rooms("pause", "shop")
+    assert "still shown" not in rooms("resume", "shop", "--clear-message").stdout
+    assert site.room()["changed"] == {}
+    assert "say either a text or --clear" in rooms("message", "shop").stderr
+    assert "write LANGUAGE=TEXT" in rooms("message", "shop", "--in", "de").stderr
+    assert rooms("message", "shop", "--clear").stdout == "message = null\n"
+
+
 def test_watch_prints_a_line_a_look(rooms):
     """Each look prints a line for each room; a rate is known from the second look on."""
     done = rooms("watch", "--every", "0.2", "--times", "2")

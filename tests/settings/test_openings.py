@@ -12,6 +12,7 @@ from lupa import lua51
 
 from sidecar.kit.errors import InputError
 from sidecar.kit.moments import LATEST_MS, read_moment
+from sidecar.rooms.messages import Message
 from sidecar.rooms.openings import (
     MAX_EVENTS,
     Moments,
@@ -269,7 +270,9 @@ def test_one_event_may_follow_another_at_once():
 
 def test_the_bounds_are_the_rooms():
     """What an event replaces is bound as what it replaces: it is laid over without a look."""
-    for name in ("total_active_users", "new_users_per_minute", "message"):
+    assert RoomSettings.model_fields["message"].annotation == (Message | None)
+    assert RoomEvent.model_fields["message"].annotation == (Message | None)
+    for name in ("total_active_users", "new_users_per_minute"):
         own = {type(one): one for one in RoomSettings.model_fields[name].metadata}
         events = {type(one): one for one in RoomEvent.model_fields[name].metadata}
         assert {kind: one for kind, one in own.items() if kind in events} == events

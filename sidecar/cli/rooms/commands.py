@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import time
 from typing import Any
 
 import click
@@ -11,7 +12,6 @@ from sidecar.cli.replica_client import (
     ANY_TEXT,
     Client,
     ReplicaGroup,
-    Room,
     Visitor,
     build_api_path,
 )
@@ -71,9 +71,47 @@ def set_(client: Client, room: str, changes: tuple[str, ...]) -> Any:
     return client.rooms.update(room, **body)
 
 
-def _print_mode(room: Room) -> None:
+def _print_message(document: Any) -> None:
+    shown = document["settings"]["message"]
+    click.echo(f"message = {json.dumps(shown, ensure_ascii=False)}")
+
+
+@rooms.reply_command(_print_message, "room")
+@click.argument("text", required=False)
+@click.option(
+    "--in",
+    "translations",
+    multiple=True,
+    metavar="LANGUAGE=TEXT",
+    help="The text for visitors of a language, such as de=…; may be repeated.",
+)
+@click.option("--for", "length", metavar="TIME", help="Take it away after this time: 15m, 2h.")
+@click.option("--clear", is_flag=True, help="Show what the settings file says again.")
+def message(client: Client, room: str, text: str | None, **options: Any) -> Any:
+    """Show a message to the visitors who wait. TEXT is for visitors of all other languages."""
+    table = {} if text is None else {"text": text}
+    for translation in options["translations"]:
+        language, equals, translated = translation.partition("=")
+        if not equals:
+            raise click.UsageError(f"--in {translation}: write LANGUAGE=TEXT, such as de=…")
+        table[language] = translated
+    if bool(table) == options["clear"]:
+        raise click.UsageError("say either a text or --clear")
+    if options["length"] is not None:
+        table["for"] = options["length"]
+    is_plain = table.keys() == {"text"}
+    return client.rooms.update(room, message=None if not table else text if is_plain else table)
+
+
+def _print_mode(room: Any) -> None:
+    from sidecar.rooms.messages import drop_ended, get_text  # noqa: PLC0415 - imports pydantic
+
     people = f"{room['waiting']} waiting, {room['active']} inside"
     click.echo(f"{room['room']} is {format_state(room)}: {people}")
+    shown = get_text(drop_ended(room["changed"].get("message"), time.time_ns() // 1_000_000))
+    if room["mode"] != "paused" and shown:
+        hint = f"take it away: waitroom rooms message {room['room']} --clear"
+        click.echo(f'The message "{shown}" is still shown; {hint}')
 
 
 def _change_mode(client: Client, room: str) -> Any:
@@ -81,10 +119,17 @@ def _change_mode(client: Client, room: str) -> Any:
     return client.request("POST", build_api_path(_ROOMS, room, verb))
 
 
+@rooms.reply_command(_print_mode, "room")
+@click.option("--clear-message", is_flag=True, help="Also take away the message set meanwhile.")
+def resume(client: Client, room: str, *, clear_message: bool) -> Any:
+    """End a pause or a drain."""
+    query = {"clear_message": "true"} if clear_message else {}
+    return client.request("POST", build_api_path(_ROOMS, room, "resume"), query=query)
+
+
 for verb, help_text in {
     "pause": "Admit nobody: newcomers queue, visitors inside stay.",
     "drain": "Admit the visitors who wait; nobody new joins the queue.",
-    "resume": "End a pause or a drain.",
 }.items():
     rooms.reply_command(_print_mode, "room", name=verb, help=help_text)(_change_mode)
 

@@ -73,12 +73,14 @@ def _get_step_label(step: dict[str, Any]) -> str:
 
 
 def _format_effective_settings(document: dict[str, Any]) -> str:
-    rate = document["new_users_per_minute"]
+    from sidecar.rooms.messages import get_text  # noqa: PLC0415 - imports pydantic
+
+    rate, message = document["new_users_per_minute"], get_text(document["message"])
     return ", ".join(
         [
             f"{document['total_active_users']:,} inside at most",
             "as fast as slots come free" if rate is None else f"{rate:,} a minute",
-            f"message: {document['message']}" if document["message"] else "no message",
+            f"message: {message}" if message else "no message",
         ]
     )
 

@@ -130,13 +130,15 @@ const form = dialog.querySelector('form');
 const [no, yes] = form.querySelectorAll('button');
 const label = document.getElementById('ask-label');
 const input = label.querySelector('input');
+const tick = document.getElementById('ask-tick');
 const wrong = document.getElementById('ask-wrong');
 const question = new Question(dialog);
 let shown;
 
 // Opens a dialog. `go` is the button's text. With `label` the dialog has a field, whose value
 // `check` validates: it returns an error, or ''. `better` resolves to a text that replaces the
-// first one. Resolves to the value (true without a label), or null.
+// first one. With `tick` it has a checkbox. Resolves to the value (true without a label; with a
+// checkbox {isTicked}), or null.
 export function ask(asked) {
   shown = asked;
   document.getElementById('ask-title').textContent = asked.title;
@@ -149,6 +151,9 @@ export function ask(asked) {
   label.hidden = !asked.label;
   label.querySelector('span').textContent = asked.label || '';
   input.value = '';
+  tick.hidden = !asked.tick;
+  tick.querySelector('span').textContent = asked.tick || '';
+  tick.firstElementChild.checked = true;
   wrong.textContent = '';
   const answer = question.open();
   (asked.label ? input : no).focus();
@@ -161,5 +166,12 @@ form.addEventListener('submit', event => {
   const typed = input.value.trim();
   wrong.textContent = shown.label ? shown.check(typed) : '';
   if (wrong.textContent) input.focus();
-  else question.answer(shown.label ? typed : true);
+  else
+    question.answer(
+      shown.tick
+        ? { isTicked: tick.firstElementChild.checked }
+        : shown.label
+          ? typed
+          : true,
+    );
 });

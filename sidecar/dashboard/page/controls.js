@@ -11,6 +11,7 @@ import {
   sayRate,
   sayResume,
 } from './forecast.js';
+import { isShown, MessageField, textOf } from './message.js';
 import { roomState } from './modes.js';
 
 const TYPED_MS = 250,
@@ -24,7 +25,9 @@ export const words = value =>
       ? `“${value}”`
       : typeof value === 'number'
         ? number(value)
-        : String(value);
+        : typeof value === 'object'
+          ? JSON.stringify(value)
+          : String(value);
 
 export class Controls {
   constructor(room) {
@@ -33,7 +36,7 @@ export class Controls {
     this.fields = [
       new Field(this, 'total_active_users', sayCap),
       new Field(this, 'new_users_per_minute', sayRate),
-      new Field(this, 'message', null),
+      new MessageField(this),
     ];
     this.buttons();
   }
@@ -133,7 +136,19 @@ export class Controls {
           ...this.foretold(sayPause, { queue_all: true }),
         })) && post('pause'),
     );
-    act('resume', () => post('resume'));
+    // A message about the pause is likely to be wrong after it.
+    act('resume', async () => {
+      const { settings, changed = {}, now_ms: now } = this.state;
+      if (!('message' in changed) || !isShown(settings.message, now))
+        return post('resume');
+      const answer = await ask({
+        title: `Resume ${name}?`,
+        go: 'Resume',
+        text: 'Visitors still see the message that was set meanwhile.',
+        tick: `Take it away: “${textOf(settings.message)}”`,
+      });
+      return answer && post(`resume?clear_message=${answer.isTicked}`);
+    });
     act(
       'drain',
       async () =>
@@ -178,7 +193,7 @@ class Field {
   constructor(controls, name, says) {
     Object.assign(this, { controls, name, says });
     this.form = controls.$(`[data-control=${name}]`);
-    this.field = this.form.querySelector('input, textarea');
+    this.field = this.form.querySelector('input');
     this.will = this.form.querySelector('.will');
     this.output = this.form.querySelector('output');
     this.back = this.form.querySelector('.back');
@@ -188,9 +203,6 @@ class Field {
       this.send(this.value());
     });
     this.back.addEventListener('click', () => this.send(null));
-    this.form
-      .querySelector('[data-do=clear]')
-      ?.addEventListener('click', () => this.send(this.nothing()));
   }
 
   get isTyped() {
@@ -199,16 +211,7 @@ class Field {
 
   value() {
     const text = this.field.value.trim();
-    return this.field.type === 'number'
-      ? text === ''
-        ? null
-        : Number(text)
-      : text || this.nothing();
-  }
-
-  // Removes the message. If a message is configured, an empty message replaces it.
-  nothing() {
-    return this.controls.state.file[this.name] == null ? null : '';
+    return text === '' ? null : Number(text);
   }
 
   follow() {
@@ -218,8 +221,7 @@ class Field {
     this.field.dataset.known = value;
     if (!this.isTyped) this.hide();
     else if (Date.now() - (this.lookedAt ?? 0) > AGAIN_MS) this.foretell(0);
-    const isOffered =
-      this.name in changed && (this.name !== 'message' || file.message != null);
+    const isOffered = this.name in changed;
     this.back.hidden = !isOffered && document.activeElement !== this.back;
     put(this.back, `Reset to configured value: ${words(file[this.name])}`);
   }
@@ -235,12 +237,6 @@ class Field {
     clearTimeout(this.timer);
     this.lookedAt = Date.now();
     if (!this.isTyped || !this.field.checkValidity()) return this.hide();
-    if (!this.says) {
-      // a text has no forecast
-      this.will.hidden = !this.field.value.trim();
-      put(this.will.lastElementChild, this.field.value.trim());
-      return;
-    }
     const asked = (this.asked = {});
     this.timer = setTimeout(async () => {
       const value = this.value(),

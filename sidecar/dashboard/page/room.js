@@ -1,6 +1,7 @@
 // One room's card, which is built once from the template and updated by every event.
 
 import { Controls, words } from './controls.js';
+import { sayMessage } from './message.js';
 import { clock, date, duration, make, number, put, rate } from './draw.js';
 import { latest } from './log.js';
 import { roomState } from './modes.js';
@@ -178,9 +179,10 @@ export class Room {
   }
 
   changed({ changed = {}, file }) {
-    const lines = Object.entries(changed).map(
-      ([name, value]) =>
-        `${name}: ${words(value)} (file: ${words(file[name])})`,
+    const lines = Object.entries(changed).map(([name, value]) =>
+      name === 'message'
+        ? `${name}: ${sayMessage(value)} (file: ${sayMessage(file[name])})`
+        : `${name}: ${words(value)} (file: ${words(file[name])})`,
     );
     const list = this.$('.changed');
     if (!lines.length) lines.push('Nothing: all is as in the settings file.');

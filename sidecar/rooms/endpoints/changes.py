@@ -16,6 +16,7 @@ from sidecar.kit.errors import InputError
 from sidecar.kit.shorten import shorten_values
 from sidecar.rooms.endpoints.operator import make_room_state
 from sidecar.rooms.event_changes import find_event_change_problems
+from sidecar.rooms.messages import set_end
 from sidecar.rooms.schemas.changes import (
     CHANGED_SINCE,
     UNKNOWN_CHANGE,
@@ -68,6 +69,8 @@ async def act_on_room(request: web.Request, params: ActAddress) -> ChangedRoom:
         name: None if value == getattr(file, name) else value
         for name, value in _ACT_CHANGES[params.act].items()
     }
+    if params.clear_message:
+        changes["message"] = None
     return await _change_settings(request, changes)
 
 
@@ -104,6 +107,8 @@ async def _change_settings(
     request: web.Request, changes: dict[str, Any], undone: Mapping[str, str] | None = None
 ) -> ChangedRoom:
     room = room_of(request)
+    if "message" in changes:
+        changes = {**changes, "message": set_end(changes["message"], room.clock.now_ms())}
     new_settings = await _apply_changes(request, changes)
     revision = await room.store.configure(
         {name: None if value is None else new_settings[name] for name, value in changes.items()},

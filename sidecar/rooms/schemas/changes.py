@@ -29,6 +29,8 @@ CHANGED_SINCE = Kind(
 class ActAddress(RoomAddress):
     act: Literal["pause", "drain", "resume"]
     """The action."""
+    clear_message: bool = False
+    """Also takes away the message that was set at run time, in the same change."""
 
 
 class Changes(Body):

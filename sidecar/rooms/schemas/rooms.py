@@ -6,6 +6,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from sidecar.http.models import Body, Reply, Time, Whole, wanted
 from sidecar.kit.setting_types import DURATION, parse_duration
+from sidecar.rooms.messages import Message
 from sidecar.rooms.schemas.common import Count, Position, RoomAddress, RoomReply
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.grants import MAX_LIFE_S
@@ -154,8 +155,8 @@ class SettingsAtTime(Reply):
     """The cap at that time."""
     new_users_per_minute: Position | None
     """The rate at that time. null: no limit."""
-    message: str | None
-    """The message at that time. null: none."""
+    message: Message | None
+    """The message at that time: a text, or a table with texts by language. null: none."""
 
 
 class EventPreview(SettingsAtTime):

@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from sidecar.rooms.messages import join_changes
 from sidecar.rooms.store.plain_commands import ScriptedCommands
 from sidecar.storage.redis.driver_errors import text
 from sidecar.visitors.visitor_number import get_id_prefix, visitor_number
@@ -87,7 +88,11 @@ class Lists(ScriptedCommands):
         """Return the operators' actions, latest first, with the fields at (ms), by, what, visitor
         and detail. A change of settings also has `revision` and `changes`: by setting, the JSON
         values before and after it. An empty string stands for the configured value."""
-        return await self._read_list("log")
+        acts = await self._read_list("log")
+        for act in acts:
+            if act.get("changes"):
+                act["changes"] = join_changes(act["changes"])
+        return acts
 
     async def minutes(self, limit: int = 0) -> list[dict[str, Any]]:
         """Return up to `limit` of the room's samples, latest first; 0 means all of them. A sample

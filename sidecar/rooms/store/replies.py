@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from sidecar.rooms.messages import join_message
 from sidecar.storage.redis.driver_errors import text
 from sidecar.visitors.model import Phase, QueueOutcome, Standing
 
@@ -100,7 +101,7 @@ def read_snapshot(reply: Any) -> Snapshot:
         epoch=epoch,
         revision=revision,
         wait_ms=None if wait < 0 else wait,
-        overrides=overrides,
+        overrides=join_message(overrides),
         shield_until_ms=int(counters.pop(SHIELD_FIELD, 0)),
         counters=counters,
         revoked={name: int(float(value)) for name, value in _to_pairs(revoked)},

@@ -17,6 +17,7 @@ from sidecar.kit.errors import StoreError
 from sidecar.kit.shorten import shorten_values
 from sidecar.rooms import redis_keys as keys
 from sidecar.rooms.appearance import APPEARANCE
+from sidecar.rooms.messages import TABLE_FIELD, split_json_message, split_message, to_json
 from sidecar.rooms.store.lists import Lists
 from sidecar.rooms.store.plain_commands import PlainCommands
 from sidecar.rooms.store.replies import SHIELD_FIELD, Snapshot, Swept, read_snapshot, read_standings
@@ -65,7 +66,7 @@ class Lot:
 def _choose_hash(setting: str) -> str:
     """Return the name of the Redis hash that stores a setting changed at run time. Long values are
     not in `config`, because most scripts read all of `config` with each call."""
-    return "look" if setting in APPEARANCE else "config"
+    return "look" if setting in APPEARANCE or setting == TABLE_FIELD else "config"
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,13 +237,15 @@ class RoomStore(PlainCommands):
         """
         what = "change" if undone is None else "undo"
         args: list[Any] = [by, json.dumps(shorten_values(changes)), what]
-        for name, value in changes.items():
-            text = "" if value is None else json.dumps(drop_none(value))
-            expected = "*" if undone is None else undone[name]
-            args += [keys.ROOM_KEYS.index(_choose_hash(name)) + 1, name, text, expected]
+        expected_values = None if undone is None else split_json_message(undone)
+        for name, value in split_message(changes).items():
+            expected = "*" if expected_values is None else expected_values[name]
+            key_index = keys.ROOM_KEYS.index(_choose_hash(name)) + 1
+            args += [key_index, name, to_json(drop_none(value)), expected]
         _, revision, stale = await self._run("configure", args)
         if stale:
-            raise ChangedSinceError(text_of(stale))
+            name = text_of(stale)
+            raise ChangedSinceError("message" if name == TABLE_FIELD else name)
         return int(revision)
 
     async def forecast(self, changes: dict[str, Any]) -> tuple[int, int, int, Pace, Pace]:
@@ -287,7 +290,8 @@ class RoomStore(PlainCommands):
     ) -> None:
         """Write revocations (visitor -> time in ms) and changed settings to a Redis that was
         emptied or has older data. Do not overwrite values that Redis has."""
-        config = {name: json.dumps(value) for name, value in overrides.items()}
+        stored = split_message(overrides).items()
+        config = {name: json.dumps(value) for name, value in stored if value is not None}
         if epoch:
             config["epoch"] = str(epoch)
         for name, value in config.items():

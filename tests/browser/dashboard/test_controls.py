@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from sidecar.visitors.visitor_number import visitor_number
+from tests.support.browser import find_violations
 from tests.support.dashboard import (
     QUICK,
     WithHistory,
@@ -98,6 +99,47 @@ def test_what_a_change_will_do_is_said_before(site, operator):
     )
     confirm(page, "Cancel")
     assert site.room("sale")["changed"] == {"total_active_users": 21}
+    assert page.problems == []
+
+
+def test_a_message_has_languages_and_an_end(site, operator):
+    """An operator writes it for some languages and says how long visitors see it. It is shown and
+    undone as a whole. Resume offers to take it away, in the same change."""
+    page = operator()
+    form = control(page, "calm", "message")
+    form.get_by_label("Message").fill("Back soon")
+    form.get_by_text("In other languages").click()
+    form.get_by_label("Add a language").select_option("German")
+    form.get_by_label("German").fill("Gleich weiter")
+    form.get_by_label("Show it").select_option("for 15 minutes")
+    press(form, "Show it")
+    expect(said(page, "calm", "message")).to_have_text(
+        re.compile("^✓ It is “Back soon” \\(de, until [0-9]{2}:[0-9]{2}\\) now\\.$")
+    )
+    message = site.room("calm")["settings"]["message"]
+    assert message.items() >= {"text": "Back soon", "de": "Gleich weiter"}.items()
+    expect(form.locator(".ends")).to_have_text(re.compile("^Visitors see it until "))
+    expect(form.get_by_label("Show it").locator(":checked")).to_have_text(re.compile("^until "))
+    expect(room(page, "calm").locator(".changed")).to_contain_text("message: “Back soon” (de, ")
+    assert find_violations(page) == []
+    press(form, "Undo")
+    expect(form.get_by_label("Message")).to_have_value("")
+    expect(form.locator(".ends")).to_be_hidden()
+    site.admin("PATCH", "/rooms/calm", {"message": message, "queue_all": True})
+    press(room(page, "calm"), "Resume")
+    expect(page.get_by_role("checkbox", name="Take it away: “Back soon”")).to_be_checked()
+    assert find_violations(page) == []
+    confirm(page, "Resume")
+    expect(room(page, "calm").locator(".mode")).to_have_text("Running")
+    assert site.room("calm")["changed"] == {}
+    press(control(page, "calm", "run"), "Undo")
+    expect(room(page, "calm").locator(".mode")).to_have_text("Paused")
+    press(room(page, "calm"), "Resume")
+    page.get_by_role("checkbox").uncheck()
+    confirm(page, "Resume")
+    expect(room(page, "calm").locator(".mode")).to_have_text("Running")
+    assert site.room("calm")["changed"] == {"message": message}
+    site.admin("PATCH", "/rooms/calm", {"message": None})
     assert page.problems == []
 
 
