@@ -25,12 +25,12 @@
   );
   const base = tag => tag.toLowerCase().split('-')[0];
   const traditional = tag => /^zh\b.*-(hant|tw|hk|mo)\b/i.test(tag); // a script with its own file
-  const served = tag =>
-    langs.find(
+  const served = (tag, from = langs) =>
+    from.find(
       l => base(l) === base(tag) && traditional(l) === traditional(tag),
-    ) || langs.find(l => base(l) === base(tag));
-  const lang =
-    [root.lang, ...navigator.languages].map(served).find(Boolean) || 'en';
+    ) || from.find(l => base(l) === base(tag));
+  const wanted = [root.lang, ...navigator.languages];
+  const lang = wanted.map(tag => served(tag)).find(Boolean) || 'en';
   // The locale for numbers and times, by the visitor's region.
   let locale = lang + '-u-nu-latn';
   try {
@@ -314,17 +314,25 @@
     const say = (when, how) => when.toLocaleString(locale, how);
     const same = (one, other) =>
       one.toDateString() === new Date(other).toDateString();
+    const day = { weekday: 'long', day: 'numeric', month: 'long' },
+      clock = { hour: 'numeric', minute: '2-digit' };
     const lines = [
-      say(opens, {
-        weekday: 'long',
-        day: 'numeric',
-        month: 'long',
-        year: 'numeric',
-        hour: 'numeric',
-        minute: '2-digit',
-        timeZoneName: 'short',
-      }),
+      say(opens, { ...day, year: 'numeric', ...clock, timeZoneName: 'short' }),
     ];
+    // The event's own time zone, if its clocks show another time.
+    const there = data.timezone && { timeZone: data.timezone };
+    if (there && say(opens, there) !== say(opens)) {
+      const date = { dateStyle: 'short' },
+        sameDay = say(opens, { ...date, ...there }) === say(opens, date);
+      lines.push(
+        say(opens, {
+          ...(sameDay ? {} : day),
+          ...clock,
+          timeZoneName: 'long',
+          ...there,
+        }),
+      );
+    }
     if (view === 'opens' && data.prequeue_from)
       lines.push(
         texts.pre_from.replace(
@@ -340,6 +348,15 @@
     ];
   }
 
+  // Returns the operator's message, in the visitor's language if there is one in it.
+  function message() {
+    const all = data.messages || {};
+    const tag = wanted
+      .map(each => served(each, Object.keys(all)))
+      .find(Boolean);
+    return (tag ? all[tag] : data.message) || '';
+  }
+
   function render(restored) {
     if (!data) return;
     const { state, position, ahead, position_above: above } = data;
@@ -349,11 +366,12 @@
       focused = document.activeElement;
     root.dataset.state = state;
     root.dataset.phase = data.phase;
+    root.dataset.view = view;
     put('ahead', place);
     put('position', above ? place : number(position)); // for a page of an older version
     put('number', data.visitor ? visitorNumber(data.visitor) : '');
     put('waiting', number(data.waiting));
-    put('message', data.message || '');
+    put('message', message());
     put(
       'updated',
       new Date(Date.parse(data.updated_at) || Date.now()).toLocaleTimeString(
@@ -381,7 +399,15 @@
       key => texts[key === 'opens_on' ? named : key].replace('{t}', opens),
     );
     put('heading', heading);
-    put('intro', moved && view === 'waiting' ? texts.moved : intro);
+    put(
+      'intro',
+      moved && view === 'waiting'
+        ? texts.moved
+        : view === 'opens' && data.prequeue_from
+          ? texts.opens_draw
+          : intro,
+    );
+    put('notify', texts[$('clock').hidden ? 'notify' : 'notify_opens']);
     put('paused', data.paused ? texts.paused : '');
     put('line', data.line ? texts.line.replace('{n}', data.line) : '');
     put('wait', formatWait(data));
@@ -399,11 +425,12 @@
   // Announces changes to screen readers, and a new position at most every 30 s.
   const said = { view: 'waiting', at: 0 };
   function announce(view, heading, restored) {
-    const { position_above: above, message, paused } = data;
+    const { position_above: above, paused } = data;
     const p = above ? above + 1 : data.position; // 1 is next
-    const updates = restored ? [texts.online] : [];
+    const updates = restored ? [texts.online] : [],
+      news = message();
     if (view !== said.view) updates.push(heading);
-    if (message && message !== said.message) updates.push(message);
+    if (news && news !== said.news) updates.push(news);
     if (paused && !said.paused) updates.push(texts.paused);
     if (
       p &&
@@ -418,7 +445,7 @@
       said.p = p;
       said.at = Date.now();
     }
-    Object.assign(said, { view, message, paused });
+    Object.assign(said, { view, news, paused });
     if (updates.length) put('live', updates.join('\n'));
   }
 
@@ -498,7 +525,7 @@
     if (what === 'leave') {
       left = true;
     } else if (state === 'admitted') {
-      if (data && data.state !== state) ring();
+      if (data && data.state !== state) ring('turn');
       enter();
     } else if (state === 'not_queued') {
       if (data && data.state === 'waiting' && Date.now() - heard > 3e5) {
@@ -522,6 +549,12 @@
         joins ? 'join' : 'status',
       );
     }
+    if (
+      /waiting|full/.test(state) &&
+      !$('clock').hidden &&
+      answer.phase === 'open'
+    )
+      ring('opened');
     data = answer;
     heard = Date.now();
     render(restored);
@@ -542,12 +575,13 @@
       wave.stop(start + 0.6);
     });
   }
-  function ring() {
-    document.querySelector('[rel=icon]').href = '/_waitroom/static/turn.svg';
+  function ring(key) {
+    if (key === 'turn')
+      document.querySelector('[rel=icon]').href = '/_waitroom/static/turn.svg';
     if (!sound) return;
     tone();
     try {
-      new Notification(texts.turn, {
+      new Notification(texts[key], {
         body: site,
         icon: '/_waitroom/static/turn.svg',
       });
@@ -663,6 +697,7 @@
       ahead: null,
       position_above: null,
       message: null,
+      messages: null,
       paused: false,
     };
     render();

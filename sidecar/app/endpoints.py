@@ -8,6 +8,7 @@ from sidecar.gate.event_stream import ENDPOINTS as _EVENTS
 from sidecar.gate.forward_auth import ENDPOINTS as _GATE
 from sidecar.gate.leave import ENDPOINTS as _LEAVE
 from sidecar.gate.page.about import ENDPOINTS as _ABOUT
+from sidecar.gate.page.opening_file import ENDPOINTS as _OPENING
 from sidecar.gate.page.responses import ENDPOINTS as _PAGE
 from sidecar.gate.status import ENDPOINTS as _STATUS
 from sidecar.history.endpoints import ENDPOINTS as _HISTORY
@@ -24,7 +25,7 @@ from sidecar.webhooks.endpoints import ENDPOINTS as _WEBHOOKS
 
 #: Endpoints of the edge listener, for proxies and for visitors.
 PROXY = (*_CHECK, *_CHECK_LIMIT, *_CHECK_PERMIT, *_PAGE, *_GATE)
-VISITOR = (*_STATUS, *_LEAVE, *_ABOUT, *_EVENTS, *_CLAIM, *_LOTTERY)
+VISITOR = (*_STATUS, *_LEAVE, *_ABOUT, *_OPENING, *_EVENTS, *_CLAIM, *_LOTTERY)
 #: Endpoints of the ops listener.
 _ROOMS = (
     *operator.ENDPOINTS,

@@ -9,7 +9,6 @@ verdict about the next request claims the call.
 
 import html
 import math
-import re
 from pathlib import Path
 from string import Template
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ import structlog
 from aiohttp import web
 
 from sidecar.gate.cookies import format_cookie
-from sidecar.gate.page.branding import apply_branding
+from sidecar.gate.page.branding import apply_branding, read_site_name
 from sidecar.gate.page.languages import Languages
 from sidecar.gate.return_address import read_next_of_link
 from sidecar.gate.schemas import ClaimParameters, RedirectHeaders, RetryHeaders, SiteHeader
@@ -38,7 +37,6 @@ from sidecar.visitors.model import Ticket
 _STATUS = {"called": 200, "waiting": 200, "begun": 410, "gone": 410, "unknown": 400, "away": 503}
 #: The views whose page has the button.
 _OPEN_VIEWS = {"called", "waiting"}
-_SITE_NAME = re.compile(r'<span id="site">([^<]*)</span>')
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
@@ -62,8 +60,7 @@ class ClaimPage:
         self._template = Template(read("claim.html"))
         self.languages = Languages(static)
         # Sites write their name into the waiting page.
-        match = _SITE_NAME.search(read("waiting.html"))
-        self._site = html.unescape(match[1]).strip() if match else ""
+        self._site = read_site_name(read("waiting.html"))
 
     def render(
         self,

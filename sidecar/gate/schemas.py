@@ -166,11 +166,14 @@ class StatusParameters(RoomAddress):
     """Adds `client`, `store`, `nginx_key` and `eviction` to the response."""
 
 
-class ClaimParameters(RoomAddress):
-    token: str
-    """The token in the webhook's `claim_url`."""
+class NextParameters(RoomAddress):
     next: str | None = None
     """The path on the site to go to afterwards. This must be the last parameter."""
+
+
+class ClaimParameters(NextParameters):
+    token: str
+    """The token in the webhook's `claim_url`."""
 
 
 class SiteHeader(Headers):
@@ -213,6 +216,7 @@ class Status(Reply):
                     "message": None, "room": "shop", "phase": "open", "event": "sale",
                     "prequeue_from": "2026-11-27T17:30:00.000+00:00",
                     "opens_at": "2026-11-27T18:00:00.000+00:00", "closes_at": None,
+                    "timezone": "Europe/Zurich",
                 }
             ]
         }
@@ -245,7 +249,7 @@ class Status(Reply):
     refresh_after_seconds: Annotated[float, Field(gt=0)]
     """How many seconds to wait before the next poll."""
     message: str | None
-    """The operator's message."""
+    """The operator's message, for visitors whose language is not in `messages`."""
     room: Annotated[str, Field(pattern=GATE_NAME)]
     """The room's name."""
     phase: _Phase
@@ -259,10 +263,14 @@ class Status(Reply):
     """When the room opens. Count down from `updated_at`, not from your own clock."""
     closes_at: Time | None
     """When the room closes. null if the room stays open until the next event."""
+    timezone: str | None
+    """The event's `timezone`. null if it has none, or UTC."""
     paused: Annotated[Literal[True] | None, optional] = None
     """True if nobody is called at the moment."""
     expires_at: Annotated[Time | None, optional] = None
     """When the visitor's lease ends."""
+    messages: Annotated[dict[str, str] | None, optional] = None
+    """The operator's message by language, if it has several."""
     join_url: Annotated[str | None, optional] = None
     """The URL by which a newcomer joins, 2 to 60 s later, while the shield is up."""
     client: Annotated[str | None, optional] = None

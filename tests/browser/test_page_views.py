@@ -56,7 +56,7 @@ def test_it_opens_by_itself_and_asks_little(play):
     expect(page.locator("h1")).to_have_text("Opens at 10:06")
     expect(page.locator("#when")).to_contain_text("Pre-queue from 10:01")
     expect(page.locator("#intro")).to_contain_text("carries on by itself")
-    page.get_by_role("button").first.wait_for(state="hidden")
+    expect(page.locator("button:visible")).to_have_text(["Tell me when it opens"])
     site.forward(59)
     assert site.asked == ["status"]
     site.forward_to("status", 1, **closed(opens, begins, refresh_after_seconds=42))
@@ -351,23 +351,72 @@ def test_blocked_notifications(play):
     expect(page.locator("#blocked")).to_be_hidden()
 
 
+NOTIFICATIONS = """
+    window.shown = [];
+    window.Notification = class {
+        static permission = 'granted';
+        constructor(title) { shown.push(title); }
+    };
+    window.tones = 0;
+    const start = OscillatorNode.prototype.start;
+    OscillatorNode.prototype.start = function (...at) {
+        tones++;
+        return start.apply(this, at);
+    };
+"""
+
+
+def test_before_the_opening_there_is_something_to_do(play):
+    """The page says that places are drawn, and the time in the event's own time zone too. It has a
+    calendar entry, keeps the screen on, and reports the opening with a sound and a notification."""
+    site = play()
+    site.page.add_init_script(NOTIFICATIONS)
+    # Chromium has wake locks by HTTPS only.
+    site.page.add_init_script("Object.defineProperty(navigator, 'wakeLock', { value: {} })")
+    opens, zone = SERVER + timedelta(hours=30), "America/New_York"
+    page = site.open(**closed(opens, SERVER + timedelta(hours=29), timezone=zone))
+    expect(page.locator("#intro")).to_contain_text("any time before it opens: places are drawn")
+    expect(page.locator("#when")).to_have_text(
+        "Tuesday, 1 December 2026 at 16:00 CET\n10:00 Eastern Standard Time\nPre-queue from 15:00",
+        use_inner_text=True,
+    )
+    entry = page.get_by_role("link", name="Add to calendar")
+    expect(entry).to_have_attribute("href", "/_waitroom/shop/opening.ics?next=/")
+    expect(page.get_by_role("button", name="Keep the screen on")).to_be_visible()
+    button = page.get_by_role("button", name="Tell me when it opens")
+    button.click()
+    assert page.evaluate("tones") == 2
+    site.again(**prequeue(opens))
+    expect(page.locator("h1")).to_have_text("You are in the pre-queue")
+    expect(button).to_have_attribute("aria-pressed", "true")
+    expect(entry).to_be_visible()
+    assert page.evaluate("shown") == []
+    site.again(position=42, ahead=41, event="sale", opens_at=iso(SERVER))
+    expect(page.locator("#ahead")).to_have_text("41")
+    assert page.evaluate("shown") == ["It is open now"]
+    assert page.evaluate("tones") == 4
+    expect(page.locator("[rel=icon]")).to_have_attribute("href", "/_waitroom/static/logo.svg")
+    expect(entry).to_be_hidden()
+    expect(page.get_by_role("button", name="Tell me when it is my turn")).to_be_visible()
+    assert page.problems == []
+
+
+def test_the_message_is_in_the_visitors_language(play):
+    """The page chooses among the message's languages by itself, also one that it does not speak."""
+    texts = {"de": "Weiter um 9", "sv": "Fortsätter 9", "zh-TW": "九點繼續"}
+    message = {"message": "Back at 9", "messages": texts}
+    for locale, shown in (("de-CH", texts["de"]), ("sv-SE", texts["sv"]), ("fr-FR", "Back at 9"),
+                          ("zh-HK", texts["zh-TW"])):  # fmt: skip
+        page = play(locale=locale).open(**message)
+        expect(page.locator("#message")).to_have_text(shown)
+        expect(page.locator("#live")).to_contain_text(shown)
+
+
 def test_the_call_reaches_who_looks_elsewhere(play):
     """A call changes title and icon. If the visitor pressed the button, there are a sound and a
     notification."""
     site = play()
-    site.page.add_init_script("""
-        window.shown = [];
-        window.Notification = class {
-            static permission = 'granted';
-            constructor(title) { shown.push(title); }
-        };
-        window.tones = 0;
-        const start = OscillatorNode.prototype.start;
-        OscillatorNode.prototype.start = function (...at) {
-            tones++;
-            return start.apply(this, at);
-        };
-    """)
+    site.page.add_init_script(NOTIFICATIONS)
     page = site.open()
     button = page.get_by_role("button", name="Tell me when it is my turn")
     button.click()

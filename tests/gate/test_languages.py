@@ -6,8 +6,10 @@ import re
 import pytest
 
 from sidecar.gate.page.languages import Languages
+from sidecar.gate.page.render import format_opening
 from sidecar.kit.errors import InputError
 from sidecar.kit.share import find_share
+from sidecar.rooms.settings import RoomSettings
 
 STATIC = find_share("static")
 LANGUAGES = Languages(STATIC)
@@ -64,6 +66,31 @@ def test_no_number_stands_beside_a_noun_that_has_plurals(tag):
     """These languages have several plurals, so numbers stand beside abbreviations only."""
     beside = {m[1] for text in texts_of(tag).values() for m in COUNTED.finditer(text)}
     assert beside <= {"мин", "в", "min", "na", "د", "في"}
+
+
+@pytest.mark.parametrize("tag", ["ja", "zh-CN", "zh-TW"])
+def test_no_ascii_punctuation_stands_beside_chinese(tag):
+    """Chinese and Japanese have marks of their own, as wide as a character."""
+    texts = {key: re.sub(r"{.}", "", text) for key, text in texts_of(tag).items()}
+    assert not {key: text for key, text in texts.items() if re.search("[,:;?!()]", text)}
+
+
+@pytest.mark.parametrize(
+    ("tag", "opening"),
+    [
+        ("de", "1. Dezember 2026, 15:00 Mitteleuropäische Normalzeit"),
+        ("ar", "1 ديسمبر 2026، 3:00 م توقيت وسط أوروبا الرسمي"),
+        ("zh-TW", "2026年12月1日 下午3:00 中歐標準時間"),
+        ("tlh", "December 1, 2026, 3:00 PM Central European Standard Time"),
+    ],
+)
+def test_a_date_is_written_as_people_write_it(tag, opening):
+    """Without JavaScript, in the event's time zone. In a language that is not known, in English."""
+    event = {"name": "sale", "timezone": "Europe/Zurich", "opens_at": "2026-12-01 15:00"}
+    settings = RoomSettings(total_active_users=1, events=[event])
+    document = {"updated_at": "2026-11-30T09:00:00+00:00"}
+    text = format_opening(document, settings, tag).replace("\u202f", " ")
+    assert text == opening
 
 
 def test_a_language_is_a_file(tmp_path):

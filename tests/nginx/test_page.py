@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import time
+from datetime import datetime
 
 import pytest
 import redis
@@ -265,8 +266,10 @@ def test_a_closed_room_shows_when_it_opens(site):
         "/soon/a?b=1",
     )
     document = visitor.get("/_waitroom/soon/status").json()
-    opens = document["opens_at"].replace("T", " ").partition(":00+")[0][:16]
-    assert f'<h1 id="heading" tabindex="-1">Opens on {opens} (UTC)</h1>' in page.text
+    opens = datetime.fromisoformat(document["opens_at"])
+    shown = f"{opens:%B} {opens.day}, {opens.year}, {opens:%I:%M %p}".replace(", 0", ", ")
+    heading = f">Opens on {shown} Coordinated Universal Time</h1>"
+    assert heading in page.text.replace("\u202f", " ")
     assert 1 <= refresh(page)[0] <= 60
     assert "waitroom_soon" not in visitor.cookies
     problem = Visitor(site.url, {"Accept": JSON}).get("/soon/").json()

@@ -35,6 +35,12 @@ _MIN_CONTRAST = 4.5
 _FALLBACK = 'system-ui, "Segoe UI", Roboto, "Noto Sans", sans-serif'
 
 
+def read_site_name(page: str) -> str:
+    """Return the site's name in a page. Empty if the page has none."""
+    match = _SITE.search(page)
+    return html.unescape(match[0]).strip() if match else ""
+
+
 def apply_branding(page: str, settings: RoomSettings) -> str:
     """Return the page with the room's name, logo and links instead of those in static/."""
     page = _replace(_LOGO, settings.logo, _replace(_SITE, settings.site_name, page))

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from sidecar.kit.errors import InputError
@@ -36,21 +37,27 @@ class Languages:
 
     def choose(self, accept_language: str | None) -> str:
         """Return the tag of the visitor's most preferred language that is available, or `en`."""
-        best, best_quality = "en", 0.0
-        for part in (accept_language or "")[:500].split(","):
-            tag, semicolon, parameters = part.partition(";")
-            match = _QUALITY.match(";" + parameters) if semicolon else None
-            quality = float(match[1]) if match else 1.0
-            language = self._find_tag(tag.strip())
-            if language and quality > best_quality:
-                best, best_quality = language, quality
-        return best
+        return choose_language(accept_language, self._texts) or "en"
 
-    def _find_tag(self, requested: str) -> str | None:
-        """Return an available tag of that language, for Chinese preferably in that script."""
-        language, is_traditional = _parse_tag(requested)
-        tags = [tag for tag in self._texts if _parse_tag(tag)[0] == language]
-        return min(tags, key=lambda tag: _parse_tag(tag)[1] != is_traditional, default=None)
+
+def choose_language(accept_language: str | None, tags: Iterable[str]) -> str | None:
+    """Return the tag of the visitor's most preferred language among `tags`. None if none fits."""
+    best, best_quality, available = None, 0.0, list(tags)
+    for part in (accept_language or "")[:500].split(","):
+        tag, semicolon, parameters = part.partition(";")
+        match = _QUALITY.match(";" + parameters) if semicolon else None
+        quality = float(match[1]) if match else 1.0
+        language = _find_tag(tag.strip(), available)
+        if language and quality > best_quality:
+            best, best_quality = language, quality
+    return best
+
+
+def _find_tag(requested: str, available: list[str]) -> str | None:
+    """Return an available tag of that language, for Chinese preferably in that script."""
+    language, is_traditional = _parse_tag(requested)
+    tags = [tag for tag in available if _parse_tag(tag)[0] == language]
+    return min(tags, key=lambda tag: _parse_tag(tag)[1] != is_traditional, default=None)
 
 
 def _read(file: Path) -> dict[str, str]:

@@ -16,8 +16,10 @@ from sidecar.gate.page import template as page_template
 from sidecar.gate.page.about import build_about
 from sidecar.gate.page.branding import apply_branding, build_style_sheet
 from sidecar.gate.page.render import Page
+from sidecar.gate.page.status_document import choose_message
 from sidecar.kit.clock import iso
 from sidecar.kit.templates import Template
+from sidecar.rooms.messages import get_text, get_translations
 from sidecar.rooms.openings import RoomEvent
 from sidecar.rooms.settings import RoomSettings
 
@@ -88,7 +90,7 @@ class Preview:
     def html(self, state: str) -> str:
         """Return the HTML of the page in one of STATES."""
         settings, has_script = self._make_settings_absolute(), state != "no-script"
-        values = {"room": self.room, "message": settings.message or ""}
+        values = {"room": self.room, "message": choose_message(self._message, self.language) or ""}
         if not has_script:  # a replica fills in the numbers for a browser without JavaScript
             values |= self.page.collect_status_values(_WAITING, self.language)
             values |= {"waiting": str(_WAITING["waiting"]), "updated": "10:21:07 UTC"}
@@ -121,8 +123,14 @@ class Preview:
         logo = self.settings.logo and make_absolute(self.settings.logo)
         return self.settings.model_copy(update={"footer": tuple(links), "logo": logo})
 
+    @property
+    def _message(self) -> dict[str, Any]:
+        """The members of the status document about the operator's message."""
+        message = self.settings.message
+        return {"message": get_text(message), "messages": get_translations(message)}
+
     def _build_script(self, settings: RoomSettings, state: str) -> str:
-        common = {"room": self.room, "message": settings.message}
+        common = {"room": self.room, **self._message}
         data = {
             "answers": [
                 {**reply, **common} if isinstance(reply, dict) else reply for reply in STATES[state]

@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from babel import Locale, UnknownLocaleError, dates
+
+from sidecar.gate.page.branding import read_site_name
 from sidecar.gate.page.languages import Languages
 from sidecar.gate.page.position import format_count
 from sidecar.gate.page.status_document import parse_updated_ms
@@ -41,15 +44,23 @@ _NGINX_VARIABLES = {
 _MAX_PARAMETER = 3_000
 
 
-def format_opening(document: Mapping[str, Any], settings: RoomSettings) -> str:
-    """Return when the document's event opens, or "" without an event. The time is in the event's
-    time zone, because the visitor's is unknown."""
+def format_opening(document: Mapping[str, Any], settings: RoomSettings, language: str) -> str:
+    """Return when the document's event opens, as people of the language write it, or "" without an
+    event. The time is in the event's time zone, because the visitor's is unknown."""
     moments = settings.moments(parse_updated_ms(document))
     event = moments.event or moments.coming
     if event is None:
         return ""
     opens = datetime.fromtimestamp(event.opens_at / 1000, ZoneInfo(event.timezone))
-    return f"{opens:%Y-%m-%d %H:%M} ({event.timezone})"
+    try:
+        locale = Locale.parse(language, sep="-")
+    except (ValueError, UnknownLocaleError):  # a language that the site has added
+        locale = Locale.parse("en")
+    date = dates.format_date(opens, "long", locale)
+    time = dates.format_time(opens, "short", locale=locale)
+    pattern = str(dates.get_datetime_format("long", locale)).replace("'", "")
+    zone = dates.get_timezone_name(opens, "long", locale=locale)
+    return f"{pattern.replace('{1}', date).replace('{0}', time)} {zone}"
 
 
 def format_for_nginx(template: str, languages: Languages) -> str:
@@ -153,6 +164,7 @@ class Page:
 
     def __init__(self, static: Path) -> None:
         self._template = (static / "waiting.html").read_text(encoding="utf-8")
+        self.site_name = read_site_name(self._template)
         self.languages = Languages(static)
 
     def render(
@@ -190,7 +202,8 @@ class Page:
         }
 
     def choose_headings(self, language: str, view: str, opens: str = "") -> tuple[str, str]:
-        """Return the heading and the first paragraph of a view."""
+        """Return the heading and the first paragraph of a view. The view `opens_draw` is `opens`
+        of an event whose places are drawn."""
         texts = self.languages.texts(language)
         heading, intro = (texts.get(key, "").replace("{t}", opens) for key in _VIEWS[view])
         return heading, intro
@@ -220,6 +233,7 @@ _VIEWS = {
     "full": ("full", "stay"),
     "closed": ("closed", "closed_intro"),
     "opens": ("opens_on", "opens_intro"),
+    "opens_draw": ("opens_on", "opens_draw"),
     "prequeue": ("prequeue", "equal"),
     "not_queued": ("lost", "lost_intro"),
     "left": ("left", ""),

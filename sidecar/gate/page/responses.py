@@ -87,14 +87,15 @@ def render_page(
     if not is_final and (template := find_template(request, room)):
         return _render_template(request, room, template, document, next_url, unsent=unsent)
     page = request.app[PAGE]
-    language = page.languages.choose(request.headers.get("Accept-Language"))
+    accepted = request.headers.get("Accept-Language")
+    language = page.languages.choose(accepted)
     view = status_document.choose_view(document) if answer else "left"
     if has_no_place and not is_final:
         view = "joining"
     refresh_s = max(1, math.ceil(document["refresh_after_seconds"]))
     text = page.render(
         language=language,
-        view=view,
+        view=status_document.add_draw(view, document),
         values={
             **page.collect_status_values(document, language, unsent=unsent),
             "room": room.name,
@@ -105,11 +106,11 @@ def render_page(
             "next": next_url,
             "join": status_document.get_join_query(document) + UNSENT * unsent,
             "waiting": str(document["waiting"] if document["waiting"] is not None else ""),
-            "message": document["message"] or "",
+            "message": status_document.choose_message(document, accepted) or "",
             "updated": datetime.now(UTC).strftime("%H:%M:%S UTC"),
             "refresh": "" if is_final else str(refresh_s),
         },
-        opens=format_opening(document, room.settings),
+        opens=format_opening(document, room.settings, language),
     )
     return _html_response(apply_branding(text, room.settings), language, CONTENT_SECURITY_POLICY)
 

@@ -5,9 +5,11 @@ from datetime import datetime
 from typing import Any
 
 from sidecar.gate.contract import Gate, is_resource
+from sidecar.gate.page.languages import choose_language
 from sidecar.gate.page.position import get_position
 from sidecar.gate.polls import compute_interval_s
 from sidecar.kit.clock import iso
+from sidecar.rooms.messages import get_text, get_translations
 from sidecar.rooms.openings import Moments, RoomEvent
 from sidecar.visitors.answer import Answer
 from sidecar.visitors.model import Phase, Standing, VisitorState
@@ -25,6 +27,7 @@ def build_document(room: Gate, answer: Answer | None) -> dict[str, Any]:
     position, above = get_position(room, standing)
     wait = answer.wait if answer else None
     line = _find_line_name(room, standing) if settings.lines else None
+    message = settings.find_message(moments, now_ms)
     document: dict[str, Any] = {
         "state": state,
         "visitor": answer.visitor if answer else None,
@@ -39,11 +42,13 @@ def build_document(room: Gate, answer: Answer | None) -> dict[str, Any]:
         "joined_at": iso(answer.joined_ms) if answer and answer.joined_ms else None,
         "updated_at": iso(now_ms),
         "refresh_after_seconds": compute_interval_s(state, standing, moments, now_ms),
-        "message": moments.overrides.get("message", settings.message),
+        "message": get_text(message),
         "room": room.name,
         "phase": moments.phase,
         **build_event_members(moments.event or moments.coming),
     }
+    if translations := get_translations(message):
+        document["messages"] = translations
     if answer and answer.joins_later:
         document["join_url"] = f"/_waitroom/{room.name}/join?token={room.tokens.write_join()}"
     if answer and _is_paused(room, answer, moments):
@@ -53,7 +58,7 @@ def build_document(room: Gate, answer: Answer | None) -> dict[str, Any]:
     return document
 
 
-_NO_EVENT = dict.fromkeys(("event", "prequeue_from", "opens_at", "closes_at"))
+_NO_EVENT = dict.fromkeys(("event", "prequeue_from", "opens_at", "closes_at", "timezone"))
 
 
 def build_event_members(event: RoomEvent | None) -> dict[str, str | None]:
@@ -66,7 +71,16 @@ def build_event_members(event: RoomEvent | None) -> dict[str, str | None]:
         "prequeue_from": None if prequeue_ms is None else iso(prequeue_ms),
         "opens_at": iso(event.opens_at),
         "closes_at": None if closes_ms is None else iso(closes_ms),
+        # Without a time zone of its own, an event's times have their offsets.
+        "timezone": None if event.timezone == "UTC" else event.timezone,
     }
+
+
+def choose_message(document: Mapping[str, Any], accept_language: str | None) -> str | None:
+    """Return the operator's message in the visitor's language, as static/waiting.js does."""
+    texts: dict[str, str] = document.get("messages", {})
+    text: str | None = document["message"]
+    return texts.get(choose_language(accept_language, texts) or "", text)
 
 
 def get_refresh_s(room: Gate, answer: Answer) -> float:
@@ -127,6 +141,11 @@ def choose_first_view(room: Gate, answer: Answer) -> str:
     if view == VisitorState.WAITING and is_paused:
         return "paused"
     return "joining" if view == VisitorState.NOT_QUEUED else view
+
+
+def add_draw(view: str, document: Mapping[str, Any]) -> str:
+    """Return the view, or `opens_draw` if it is `opens` and places are drawn."""
+    return "opens_draw" if view == "opens" and document["prequeue_from"] else view
 
 
 def _choose_visible_state(room: Gate, answer: Answer | None, moments: Moments) -> VisitorState:

@@ -18,6 +18,7 @@ from sidecar.gate.page.render import Page, format_opening
 from sidecar.gate.return_address import UNSENT
 from sidecar.http.app_keys import TEMPLATES
 from sidecar.kit.templates import Template
+from sidecar.rooms.messages import get_text, get_translations
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.model import VisitorState
 
@@ -34,7 +35,8 @@ SAFE = "/?&=%:@!,;+*~"
 
 def format_document(document: Mapping[str, Any]) -> str:
     """Return the document as ASCII JSON. It omits the message, which /page reads from settings."""
-    return json.dumps({name: value for name, value in document.items() if name != "message"})
+    omitted = {"message", "messages"}
+    return json.dumps({name: value for name, value in document.items() if name not in omitted})
 
 
 def find_template(request: web.Request, room: Gate) -> Template | None:
@@ -72,9 +74,11 @@ def collect_values(
     `unsent` is True if the visitor sent a form that has not reached the site."""
     has_no_place = document["state"] == VisitorState.NOT_QUEUED
     view = "joining" if has_no_place else status_document.choose_view(document)
-    opens = format_opening(document, settings)
-    overrides = settings.moments(status_document.parse_updated_ms(document)).overrides
-    heading, intro = page.choose_headings(language, view, opens)
+    opens = format_opening(document, settings, language)
+    now_ms = status_document.parse_updated_ms(document)
+    message = settings.find_message(settings.moments(now_ms), now_ms)
+    texts = {"message": get_text(message), "messages": get_translations(message)}
+    heading, intro = page.choose_headings(language, status_document.add_draw(view, document), opens)
     cloudflare_values = cloudflare.build_members(document, settings)
     hours, minutes = divmod(cloudflare_values["waitTime"], 60)
     return {
@@ -85,7 +89,7 @@ def collect_values(
         **page.collect_status_values(document, language, unsent=unsent),
         "site_name": settings.site_name,
         "logo": settings.logo,
-        "message": overrides.get("message", settings.message),
+        "message": status_document.choose_message(texts, language),
         "method": "POST" if unsent else "",
         "opens": opens,
         "heading": heading,

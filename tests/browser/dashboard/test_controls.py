@@ -110,7 +110,7 @@ def test_a_message_has_languages_and_an_end(site, operator):
     form.get_by_label("Message").fill("Back soon")
     form.get_by_text("In other languages").click()
     form.get_by_label("Add a language").select_option("German")
-    form.get_by_label("German").fill("Gleich weiter")
+    form.get_by_role("textbox", name="German").fill("Gleich weiter")
     form.get_by_label("Show it").select_option("for 15 minutes")
     press(form, "Show it")
     expect(said(page, "calm", "message")).to_have_text(
