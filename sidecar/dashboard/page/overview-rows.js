@@ -120,7 +120,7 @@ export class Rows {
         return cell;
       }),
     );
-    if (this.path === 'rooms') root.children[7].classList.add('chart');
+    if (this.path === 'rooms') root.children[7].classList.add('hour');
     return { root, name: each.name, of: each.of };
   }
 

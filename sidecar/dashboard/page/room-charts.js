@@ -26,7 +26,7 @@ const CHARTS = [
     series: [{ name: 'Waiting', kind: 'area', of: row => row.waiting }],
   },
   {
-    title: 'Waited',
+    title: 'Waited over time',
     unit: 'until let in',
     text: duration,
     steps: STEPS.seconds,

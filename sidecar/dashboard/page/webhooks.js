@@ -200,6 +200,7 @@ async function test() {
 
 async function look() {
   ({ webhooks: hooks } = await request('GET', '/admin/webhooks'));
+  hooks.sort((a, b) => (b.state === 'failing') - (a.state === 'failing'));
   const hook = hooks.find(each => each.name === name);
   if (name && !hook)
     throw Object.assign(
