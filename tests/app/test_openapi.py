@@ -184,6 +184,11 @@ TARGETS: dict[str, dict[str, Any]] = {
 ORDERS = [{"target": "images", "kind": kind} for kind in ("online", *(["offline"] * 4))]
 #: What a change takes a forecast takes, by the same code.
 FORECAST = ("total_active_users", "queue_all", "new_users_per_minute", "classes", "message")
+#: A setting of each kind. With all of them nearly every change is refused, whatever its odd value.
+CHANGE = (
+    *FORECAST, "session_duration", "queueing_method", "rollout_percent", "exempt_paths", "lines",
+    "events",
+)  # fmt: skip
 SOME = ("url", "kinds", "headers", "paused", "rate", "window", "algorithm", "classes")
 #: What schemathesis is told beside the document.
 CONFIG = """
@@ -311,8 +316,10 @@ def narrow(aimed: dict[str, Any]) -> None:
     # One setting of each kind is enough.
     changes = schemas["TargetChanges"]["properties"]
     schemas["TargetChanges"]["properties"] = {name: changes[name] for name in SOME}
+    changes = schemas["Changes"]["properties"]
+    schemas["Changes"]["properties"] = {name: changes[name] for name in CHANGE}
     schemas["FewChanges"] = {**schemas["Changes"], "properties": {
-        name: schemas["Changes"]["properties"][name] for name in FORECAST
+        name: changes[name] for name in FORECAST
     }}  # fmt: skip
     forecast = aimed["paths"]["/admin/rooms/{room}/forecast"]["post"]
     for body in forecast["requestBody"]["content"].values():
