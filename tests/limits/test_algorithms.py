@@ -1,4 +1,5 @@
-"""The rules of every algorithm of a limit, on both kinds of store, with a turned clock."""
+"""The rules of every algorithm of a limit, on both kinds of store, with a turned clock. What holds
+of one alone, to the microsecond, the model of test_model.py says."""
 
 import asyncio
 import random
@@ -110,44 +111,6 @@ async def test_a_burst_is_what_a_token_bucket_holds(make, clock):
 # The moment ------------------------------------------------------------------------------------
 
 
-async def test_a_sliding_window_has_room_when_an_entry_is_a_window_old(make, clock):
-    """A unit is free a window after its moment, and not a microsecond before."""
-    store = make("sliding_window", window=1, limit=2)
-    for step, expected in ((0, 1), (300_000, 1), (699_999, 0), (1, 1), (299_999, 0), (1, 1)):
-        clock.now += step
-        number = (await store.acquire(Call())).outcome is GRANTED
-        assert number == expected, clock.now - BEGIN
-
-
-async def test_a_leaky_bucket_spaces_by_the_cost(make, clock):
-    """A call of 3 is followed by the next after three times the spacing."""
-    store = make("leaky_bucket", window=1, limit=10)
-    assert (await store.acquire(Call(cost=30))).outcome is GRANTED
-    refused = await store.acquire(Call())
-    assert (refused.outcome, refused.at_us) == (REFUSED, BEGIN + 3 * S)
-
-
-async def test_at_its_edge_a_fixed_window_begins_anew(make, clock):
-    """Windows begin by the clock, not with the first call."""
-    store = make("fixed_window", window=1, limit=2)
-    clock.now += S - 1
-    assert await granted(store, 3) == 2
-    clock.now += 1
-    assert await granted(store, 3) == 2
-    clock.now += 5 * S - 1
-    assert await granted(store, 3) == 2
-
-
-@pytest.mark.parametrize("algorithm", ["token_bucket", "leaky_bucket"])
-async def test_a_bucket_fills_by_fractions(make, clock, algorithm):
-    """At 5 a second every second step of 100 ms grants a call."""
-    store = make(algorithm, window=1, limit=5)
-    await granted(store, 9)
-    for expected in [0, 1] * 10:
-        clock.now += S // 10
-        assert await granted(store, 2) == expected
-
-
 @pytest.mark.parametrize("algorithm", ALL)
 async def test_who_is_refused_is_told_the_first_moment_that_does(make, clock, algorithm):
     """A refusal names the first moment at which the same call is granted, for any cost."""
@@ -196,21 +159,6 @@ async def test_a_clock_that_goes_back_grants_no_more(make, clock, algorithm):
 
 
 # The same call again ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("algorithm", WINDOWS)
-async def test_a_call_with_an_id_counts_once(make, clock, algorithm):
-    """An id counts once for `idempotency_window`; with another cost it is another call."""
-    store = make(algorithm, limit=3, idempotency_window=600)
-    one, same = await store.acquire_each([Call(id="a"), Call(id="a")])
-    assert (one, one.outcome) == (same, GRANTED)
-    clock.now += 600 * S - 1
-    again = await store.acquire(Call(id="a"))
-    assert (again.at_us, again.permit, again.outcome) == (one.at_us, "1~a", GRANTED)
-    assert (await store.acquire(Call(cost=2, id="a"))).permit == "2~a"
-    assert (await store.acquire(Call(id="a"))).at_us == one.at_us
-    clock.now += 1
-    assert (await store.acquire(Call(id="a"))).at_us > one.at_us
 
 
 @pytest.mark.parametrize("algorithm", ALL)
@@ -263,19 +211,6 @@ async def test_a_limit_set_at_run_time_holds_from_the_next_call(make, algorithm)
     await store.set_value("a", None)
     assert await store.read_values() == {}
     assert (await store.acquire(Call("a"))).limit == 2
-
-
-@pytest.mark.parametrize("algorithm", WINDOWS)
-async def test_a_lowered_limit_takes_nothing_back(make, clock, algorithm):
-    """A granted call stays granted, by its id; the next ones go by the lower limit."""
-    store = make(algorithm, limit=60)
-    one = await store.acquire(Call(id="a"))
-    await store.set_value("", 1)
-    assert (await store.acquire(Call(id="a"))).at_us == one.at_us
-    assert (await store.acquire(Call(id="b"))).at_us == BEGIN + 60 * S
-    await store.set_value("", 0)
-    assert (await store.acquire(Call(id="a"))).outcome is GRANTED
-    assert (await store.acquire(Call(id="b"))).at_us == 0
 
 
 # Looking ---------------------------------------------------------------------------------------
