@@ -189,6 +189,22 @@ def list_keys(client: Client, name: str) -> Any:
     return {**counts, "keys": keys, "found": len(keys)}
 
 
+def _print_recent(document: dict[str, Any]) -> None:
+    columns = "allowed", "paced", "refused"
+    for title, minutes in (("15 min", 15), ("1 h", 60), ("3 h", 180)):
+        sums = (sum(row[name] for row in document["minutes"][-minutes:]) for name in columns)
+        counts = (f"{count:,} {name}" for count, name in zip(sums, columns, strict=True))
+        click.echo(f"last {title}: {', '.join(counts)}")
+    rows = ([row["key"], row["refused"]] for row in document["refused_keys"])
+    print_table(("key", "refused in the last hour"), rows)
+
+
+@limits.reply_command(_print_recent, "name")
+def recent(client: Client, name: str) -> Any:
+    """Show how a limit decided in the last three hours, and the keys that it refused most."""
+    return client.request("GET", build_api_path(_LIMITS, name, "recent"))
+
+
 def _print_reset(result: dict[str, Any]) -> None:
     name = click.get_current_context().params["name"]
     of_key = f" of {result['key']}" if result["key"] else ""

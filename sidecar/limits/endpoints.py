@@ -14,10 +14,17 @@ from sidecar.http.long_poll import LONG_POLLS, is_gone, read_wait
 from sidecar.http.models import read, read_json
 from sidecar.http.problem_kinds import STORE_UNAVAILABLE
 from sidecar.http.problems import problem
-from sidecar.kit.clock import iso_us
+from sidecar.kit.clock import iso, iso_us
 from sidecar.kit.errors import InputError
 from sidecar.limits import schemas
 from sidecar.limits.model import Call, Decision
+from sidecar.limits.recent import (
+    COUNTS,
+    KEY_MINUTES_KEPT,
+    MINUTES_KEPT,
+    sum_minutes,
+    sum_refused_keys,
+)
 from sidecar.limits.service import LIMITS, Limit, get_retry_after_s, make_rate_headers
 from sidecar.limits.settings import PERMIT_ID, UNLIMITED
 
@@ -252,6 +259,34 @@ async def list_counts(request: web.Request, page: schemas.CountsPage) -> schemas
     ]
     counts.sort(key=lambda count: (count.remaining or 0) / (count.limit or 1))
     return schemas.KeyCounts(keys=counts[: page.limit], found=len(counts), next=cursor or None)
+
+
+@ENDPOINTS.get(
+    _LIMIT_PATH + "/recent",
+    _READ_ACCESS,
+    replies={200: "The minutes of the last three hours, and keys of the last one."},
+    problems=(schemas.UNKNOWN_LIMIT,),
+)
+async def list_recent(request: web.Request, _: schemas.LimitAddress) -> schemas.RecentHistory:
+    """Count the decisions of the last hours, and name the keys that were refused most.
+
+    Replicas write what they have counted every five seconds.
+    """
+    now_us, fields = await _find_limit(request).store.read_recent()
+    last = now_us // 60_000_000
+    counts = sum_minutes(fields)
+    minutes = [
+        schemas.MinuteDecisions(
+            at=iso(minute * 60_000),
+            **dict(zip(COUNTS, counts.get(minute, (0, 0, 0)), strict=True)),
+        )
+        for minute in range(last - MINUTES_KEPT + 1, last + 1)
+    ]
+    keys = [
+        schemas.RefusedKey(key=key, refused=count)
+        for key, count in sum_refused_keys(fields, last - KEY_MINUTES_KEPT + 1)
+    ]
+    return schemas.RecentHistory(minutes=minutes, refused_keys=keys)
 
 
 @ENDPOINTS.delete(

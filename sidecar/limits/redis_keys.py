@@ -16,6 +16,15 @@ def redis_key(limit: str, limited_key: str, part: str) -> str:
     return f"waitroom:{{limit:{limit}}}:{part}:{limited_key}"
 
 
+def limit_recent_key(limit: str) -> str:
+    """Return the Redis key of the hash of a limit's decisions in the last hours (recent.py):
+
+    MINUTE REPLICA       how many calls of the minute the replica allowed, paced and refused
+    MINUTE REPLICA keys  the keys whose calls it refused most, and how often, as JSON
+    """
+    return f"waitroom:{{limit:{limit}}}:recent"
+
+
 def limit_values_keys(limit: str) -> list[str]:
     """Return the Redis keys of the limits that were set at run time:
 

@@ -257,6 +257,32 @@ class KeyCounts(PageReply):
     """How many of these keys the searched part of Redis has."""
 
 
+class MinuteDecisions(Reply):
+    at: Time
+    """When the minute begins."""
+    allowed: int
+    """How many calls could proceed at once."""
+    paced: int
+    """How many calls had to wait for their moment."""
+    refused: int
+    """How many calls were refused."""
+
+
+class RefusedKey(Reply):
+    key: Key
+    """The key of the calls."""
+    refused: int
+    """How many calls were refused, at least: only the ten keys that a replica refused most in a
+    minute count."""
+
+
+class RecentHistory(Reply):
+    minutes: list[MinuteDecisions]
+    """All minutes of the last three hours, oldest first. The last one has just begun."""
+    refused_keys: list[RefusedKey]
+    """The keys that were refused most in the last hour, 100 at most."""
+
+
 class KeyReset(Reply):
     key: Key
     """The key."""

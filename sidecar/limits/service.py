@@ -17,6 +17,7 @@ from sidecar.kit.names import Named
 from sidecar.kit.tasks import Background
 from sidecar.limits.metrics import LimitMetrics
 from sidecar.limits.model import Call, Decision, Outcome
+from sidecar.limits.recent import RecentDecisions
 from sidecar.limits.settings import UNLIMITED, LimitSettings
 from sidecar.limits.store import LimitStore
 
@@ -34,6 +35,7 @@ class Limit:
     settings: LimitSettings
     store: LimitStore
     metrics: LimitMetrics
+    recent: RecentDecisions = field(default_factory=RecentDecisions)
     _releases: Background = field(default_factory=Background)
 
     async def acquire(self, call: Call) -> Decision:
@@ -49,7 +51,7 @@ class Limit:
             raise InputError(
                 [f"cost: {call.cost} is more than is ever granted at once (limit {decision.limit})"]
             )
-        self._count_outcomes([decision])
+        self._count_outcomes([call], [decision])
         return decision
 
     async def _acquire(self, call: Call) -> Decision:
@@ -76,7 +78,7 @@ class Limit:
             self._decide_alone(decision) if isinstance(decision, StoreError) else decision
             for decision in await self.store.acquire_each(calls)
         ]
-        self._count_outcomes(decisions)
+        self._count_outcomes(calls, decisions)
         return decisions
 
     async def release(self, key: str, permit: str) -> bool:
@@ -102,7 +104,8 @@ class Limit:
         admits = self.settings.on_store_failure == "admit"
         return Decision(Outcome.ADMITTED_ALONE if admits else Outcome.REFUSED_ALONE)
 
-    def _count_outcomes(self, decisions: Sequence[Decision]) -> None:
+    def _count_outcomes(self, calls: Sequence[Call], decisions: Sequence[Decision]) -> None:
+        self.recent.add(calls, decisions)
         for outcome, number in Counter(decision.outcome for decision in decisions).items():
             self.metrics.count_decisions(self.name, outcome, number)
             if outcome is Outcome.PACED:

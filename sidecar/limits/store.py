@@ -14,6 +14,7 @@ from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.limits import redis_keys as keys
 from sidecar.limits.changes import Change, RememberedChanges
 from sidecar.limits.model import Call, Decision, Outcome
+from sidecar.limits.recent import RecentDecisions
 from sidecar.limits.settings import MAX_COST, UNLIMITED, LimitSettings
 from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import text
@@ -157,6 +158,27 @@ class LimitStore:
         reply = await self._run(self._scripts.call("value", redis_keys, args, verb="set_value"))
         if not restores:
             self._changes.add(key, Change(limit, reply))
+
+    async def write_recent(self, recent: RecentDecisions) -> None:
+        """Write the counts of decisions that have changed since the last write."""
+        key = keys.limit_recent_key(self._name)
+        for number, minute in recent.take_unwritten():
+            minute.is_written = True  # a decision in the meantime makes it unwritten again
+            try:
+                await self._run(
+                    self._scripts.call("count", [key], recent.format_args(number, minute))
+                )
+            except BaseException:
+                minute.is_written = False
+                raise
+
+    async def read_recent(self) -> tuple[int, dict[str, str]]:
+        """Return the time of Redis in µs, and the hash of `limit_recent_key`."""
+        key = keys.limit_recent_key(self._name)
+        read = partial(self._redis.hgetall, key)
+        fields = await self._run(self._scripts.command("recent", read))
+        decision = await self.peek("")
+        return decision.now_us, {text(name): text(value) for name, value in fields.items()}
 
     async def refresh_values(self) -> int:
         """Read the limits that were set at run time since the last call, and remember them. If

@@ -1,7 +1,8 @@
 """Refreshes limits: each second, each replica reads what operators have set at run time. If Redis
-was emptied, it restores that from its memory."""
+was emptied, it restores that from its memory. Every few seconds it writes how it has decided."""
 
 import asyncio
+import itertools
 import random
 
 import structlog
@@ -9,8 +10,9 @@ import structlog
 from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.limits.service import Limit, Limits
 
-#: The time between two refreshes of a limit, seconds.
+#: The time between two refreshes of a limit, seconds, and after how many of them it writes.
 INTERVAL_S = 1.0
+WRITE_EVERY = 5
 
 log = structlog.get_logger()
 
@@ -23,8 +25,10 @@ async def refresh_limits_forever(limits: Limits) -> None:
 
 
 async def _refresh_forever(limit: Limit) -> None:
-    while True:
+    for turn in itertools.count(1):
         try:
+            if turn % WRITE_EVERY == 0:
+                await limit.store.write_recent(limit.recent)
             if restored := await limit.store.refresh_values():
                 log.warning("limits_restored", limit=limit.name, keys=restored)
         except StoreUnavailableError:

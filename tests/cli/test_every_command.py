@@ -101,6 +101,7 @@ VISITOR = "v" * 22
         ("leases show seat 17", "/v1/leases/seat/17/queue"),
         ("limits list", "/v1/limits"),
         ("limits keys slots", "/v1/limits/slots/counts"),
+        ("limits recent slots", "/v1/limits/slots/recent"),
         ("limits show slots", "/v1/limits/slots"),
         ("jobs list", "/v1/jobs"),
         ("targets list", "/v1/targets"),

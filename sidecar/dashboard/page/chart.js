@@ -379,7 +379,7 @@ class Chart {
 // Charts with the same range, zoom and cursor. `load(from, until, seconds)` resolves to
 // rows of {from_ms, ends_ms, …}, oldest first. `update` gets the rows of the last hour.
 export class Charts {
-  constructor(charts, load) {
+  constructor(charts, load, ranges = RANGES) {
     Object.assign(this, {
       load,
       rows: [],
@@ -396,7 +396,7 @@ export class Charts {
     const bar = make('div', 'row ranges');
     bar.setAttribute('role', 'group');
     bar.setAttribute('aria-label', 'Range');
-    this.ranges = [...RANGES, ['Event', null]].map(([text, span]) => {
+    this.ranges = [...ranges, ['Event', null]].map(([text, span]) => {
       const made = button(text, () => {
         Object.assign(this, { span, zoomed: null });
         this.show();

@@ -2,7 +2,8 @@
 // #/limits/pay~refund:wx.
 
 import { ask, request, tell } from './acts.js';
-import { duration, fine, make, number, put } from './draw.js';
+import { Charts, STEPS } from './chart.js';
+import { duration, fine, make, number, put, rate } from './draw.js';
 import { Table } from './table.js';
 import { register } from './views.js';
 import { Watch } from './watch.js';
@@ -13,6 +14,27 @@ const part = name => $(`[data-part=${name}]`);
 const watch = new Watch(section, look);
 
 const UNLIMITED = -1;
+const MINUTE = 60000,
+  HOUR = 60 * MINUTE,
+  RECENT_MS = 5000;
+const CHARTS = [
+  {
+    title: 'Decisions',
+    unit: 'calls a minute',
+    text: rate,
+    steps: STEPS.whole,
+    series: [
+      { name: 'Allowed', kind: 'line', of: row => row.allowed },
+      { name: 'Refused', kind: 'second', of: row => row.refused },
+      { name: 'Made to wait', kind: 'limit', of: row => row.paced },
+    ],
+  },
+];
+const RANGES = [
+  ['15 min', HOUR / 4],
+  ['1 h', HOUR],
+  ['3 h', 3 * HOUR],
+];
 const ALGORITHMS = {
   fixed_window: 'fixed window',
   sliding_window: 'sliding window',
@@ -23,6 +45,9 @@ const ALGORITHMS = {
 
 let rules = [],
   values = { file: {}, set: {} },
+  recent = { minutes: [], refused_keys: [] },
+  recentAt = 0,
+  charts = null,
   limit = null,
   key = null,
   state = null;
@@ -154,6 +179,32 @@ const list = {
       },
     ],
   }),
+  refused: new Table({
+    label: 'Keys that were refused most',
+    key: each => named(each.key),
+    empty: () => 'No call was refused in the last hour.',
+    columns: [
+      {
+        title: 'Key',
+        fill: (cell, each) =>
+          fillLink(cell, named(each.key), address(limit, each.key)),
+      },
+      {
+        title: 'Refused, last 60 min',
+        isNumber: true,
+        fill: (cell, each) => put(cell, number(each.refused)),
+      },
+    ],
+    read: async (after, most) => {
+      const start = Number(after || 0),
+        all = recent.refused_keys;
+      return {
+        items: all.slice(start, start + most),
+        next: all.length > start + most ? String(start + most) : null,
+        count: all.length,
+      };
+    },
+  }),
   keys: new Table({
     label: 'Keys in use',
     key: each => named(each.key),
@@ -229,6 +280,12 @@ async function look() {
   const found = await request('GET', path(limit, 'values'));
   if (of !== limit) return;
   values = found;
+  if (Date.now() - recentAt >= RECENT_MS) {
+    const counted = await request('GET', path(limit, 'recent'));
+    if (of !== limit) return;
+    recent = counted;
+    recentAt = Date.now();
+  }
   if (key === null) await showLimit();
   else await showKey();
 }
@@ -236,7 +293,23 @@ async function look() {
 async function showLimit() {
   put(part('one').querySelector('.rules'), said(rule()));
   fields();
-  await list.values.look();
+  showCharts();
+  await Promise.all([list.values.look(), list.refused.look()]);
+}
+
+// Shows the minutes that are over.
+function showCharts() {
+  const rows = recent.minutes.slice(0, -1).map(minute => {
+    const from_ms = Date.parse(minute.at);
+    return { ...minute, from_ms, ends_ms: from_ms + MINUTE };
+  });
+  if (charts?.limit !== limit) {
+    charts = new Charts(CHARTS, async () => charts.rowsOfAll, RANGES);
+    charts.limit = limit;
+    $('[data-list=decisions]').replaceChildren(charts.element);
+  }
+  charts.rowsOfAll = rows;
+  charts.update({ rows: rows.slice(-60), marks: [], event: null });
 }
 
 // Builds the form for a key, with a field for each part of the limit's key.
@@ -277,6 +350,13 @@ function fields() {
   );
 }
 
+// Only the keys that were refused most are known.
+function refusedOf(of) {
+  const { refused_keys: keys } = recent;
+  const found = keys.find(each => each.key === of);
+  return found ? number(found.refused) : keys.length ? 'few or none' : '0';
+}
+
 function switchOff(isOff) {
   for (const button of part('key').querySelectorAll('button'))
     button.setAttribute('aria-disabled', String(isOff));
@@ -303,6 +383,7 @@ async function showKey() {
     reset: duration(found.reset_seconds),
     waits: found.outcome === 'refused' ? 'Ask again in' : 'A call now waits',
     wait: found.wait_seconds == null ? 'never' : fine(found.wait_seconds),
+    refused: refusedOf(of),
   };
   if (found.wait_seconds === 0) figures.wait = '0 s';
   for (const [name, text] of Object.entries(figures))
@@ -345,8 +426,10 @@ const url = (what, of) => `${path(limit, what)}/${encodeURIComponent(of)}`;
 // Asks for confirmation, and sets the limit of the key that is shown.
 async function set(value) {
   const now = rated(state.limit, rule()),
-    then = rated(value, rule()),
-    size = isNone(state.limit) ? null : sizeOf(state);
+    then = rated(value, rule());
+  if (now === then)
+    return { text: `The limit is ${now} already.`, isNothing: true };
+  const size = isNone(state.limit) ? null : sizeOf(state);
   const used =
     size == null
       ? ''
@@ -418,7 +501,7 @@ async function reset() {
   watch.soon();
   return done.reset
     ? 'The count is reset: the whole limit is free.'
-    : 'There was nothing to reset.';
+    : { text: 'There was nothing to reset.', isNothing: true };
 }
 
 // `name` is a limit's name, or a limit's name and a key with ~ between.
@@ -427,6 +510,8 @@ function open(name) {
   [limit, key] =
     at < 0 ? [name, null] : [name.slice(0, at), name.slice(at + 1)];
   state = null;
+  recentAt = 0;
+  recent = { minutes: [], refused_keys: [] };
   switchOff(true); // until the figures have come that the dialogs of changes show
   for (const table of Object.values(list)) table.restart();
   for (const output of section.querySelectorAll('output')) put(output, '');
@@ -460,6 +545,7 @@ function act(what, how) {
 part('all').append(list.all.root);
 $('[data-list=values]').append(list.values.root);
 $('[data-list=keys]').append(list.keys.root);
+$('[data-list=refused]').append(list.refused.root);
 $('.search').addEventListener('submit', event => {
   event.preventDefault();
   const query = new URLSearchParams(new FormData(event.target));

@@ -139,6 +139,21 @@ def test_keys_in_use(site, opened):
     expect(page.locator("#limits img")).to_have_count(0)
 
 
+def test_refused_calls_are_charted_and_named(site, opened):
+    """Of a limit: calls a minute, and the keys that were refused most; of a key: how often."""
+    for _ in range(7):
+        call(site, "login", key="203.0.113.9")
+    call(site, "login", key="203.0.113.10")
+    page = opened("limits/login")
+    refused = page.locator("#limits [data-list=refused] tbody tr").filter(has_text="203.0.113.9")
+    expect(refused).to_contain_text("2", timeout=20_000)  # replicas write every five seconds
+    expect(page.locator("#limits figure .legend li")).to_have_count(3)
+    refused.get_by_role("link").click()
+    expect(figure(page, "refused")).to_have_text("2")
+    view(page, "limits/login~203.0.113.10")
+    expect(figure(page, "refused")).to_have_text("few or none")
+
+
 def test_on_a_phone(site, opened):
     """Nothing is wider than the screen."""
     call(site, "edge", key="k" * 256)
