@@ -374,6 +374,18 @@ def list_jobs(client: Client, /, limit: int, **filters: str | None) -> Any:
     return read_pages(client, "/v1/jobs", "jobs", limit=limit, **_build_query(filters))
 
 
+def _print_reasons(document: dict[str, Any]) -> None:
+    columns = "jobs", "status", "last_at", "error"
+    print_table(columns, ([row[name] for name in columns] for row in document["reasons"]))
+
+
+@jobs.reply_command(_print_reasons)
+@_filter_options()
+def reasons(client: Client, /, **filters: str | None) -> Any:
+    """Group failed jobs by reason, the most frequent first: the newest 1,000 that match."""
+    return client.request("GET", "/v1/jobs/reasons", query=_build_query(filters))
+
+
 @jobs.command("watch")
 @click.argument("ids", nargs=-1, metavar="[ID]…")
 @click.option("--target", metavar="NAME", help="All of its jobs that have not ended now.")

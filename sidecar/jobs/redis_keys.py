@@ -23,6 +23,7 @@ TARGET_KEYS = (
                  #         (call) -> when, µs
     "reserved",  # zset    job that is being submitted -> until when its place is reserved, µs
     "aborts",    # set     jobs whose calls the workers have to abort
+    "minutes",   # list    counters when a minute began, latest first (jobs/lua/parts/state.lua)
 )  # fmt: skip
 
 

@@ -384,6 +384,32 @@ class JobsPage(JobFilter, PageParameters):
     """The `next` of the previous page."""
 
 
+class FailedJobs(JobFilter, Parameters):
+    """A filter for failed jobs."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class FailureReason(Reply):
+    """A reason for which jobs failed."""
+
+    status: int | None
+    """The HTTP status of the last response. null: there was no response."""
+    error: str
+    """What went wrong, in words."""
+    jobs: int
+    """How many jobs failed for this reason."""
+    last_at: Annotated[At, Field(validation_alias="last_ms")]
+    """When the last of them failed."""
+
+
+class FailureReasons(Reply):
+    reasons: list[FailureReason]
+    """The reasons, the most frequent first, 50 at most."""
+    jobs: int
+    """How many jobs were grouped: the newest that match, 1,000 at most."""
+
+
 class SelectedJobs(JobFilter, Body):
     """Either the `ids` of jobs, or a filter."""
 
@@ -518,8 +544,6 @@ class RestoredTarget(Reply):
 
 
 class HistoryStep(Reply):
-    model_config = ConfigDict(from_attributes=True)
-
     at: Annotated[At, Field(validation_alias="at_ms")]
     """When the step begins."""
     completed: int
@@ -532,6 +556,13 @@ class HistoryStep(Reply):
     """The mean wait of the jobs, in seconds."""
     mean_seconds: Annotated[FromMs | None, Field(validation_alias="mean_ms")]
     """The mean duration of the jobs' calls, in seconds."""
+    calls_completed: int | None = None
+    """How many calls succeeded. null: not known, because it is more than 24 hours ago, or because
+    Redis was emptied."""
+    calls_failed: int | None = None
+    """How many calls failed, those of jobs that are tried again included."""
+    calls_retried: int | None = None
+    """After how many calls the job waited for another attempt."""
 
 
 class TargetHistory(Reply):
@@ -540,7 +571,7 @@ class TargetHistory(Reply):
     step_seconds: Seconds
     """The length of a step, in seconds."""
     steps: list[HistoryStep]
-    """The steps, oldest first. Steps in which no job ended may be missing."""
+    """The steps, oldest first."""
 
 
 class CheckPermit(Headers):

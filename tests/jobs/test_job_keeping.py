@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sidecar.jobs.model import ENDED, Ending, JobQuery, QueueEntry, State
 from sidecar.jobs.store import due_jobs
+from sidecar.jobs.store import jobs as search
 from sidecar.jobs.store.due_jobs import DEFAULT_TTL_MS, MAX_CLAIM_WINDOW_MS
 from sidecar.jobs.store.jobs import EndedJobs
 from tests.support.jobs import NOW_MS, count_chunks, job, record_statements
@@ -285,6 +286,31 @@ async def test_targets_that_are_changed_at_run_time_are_kept(store):
     }  # fmt: skip
     assert [await store.targets.delete("images") for _ in range(2)] == [True, False]
     assert list(await store.targets.all()) == ["video"]
+
+
+async def test_failed_jobs_are_grouped_by_reason(store, monkeypatch):
+    """The most frequent first, with the time of the last; other states and filters count not; only
+    the newest are read."""
+    made = await insert(store, *(job(created_ms=NOW_MS + n) for n in range(7)), job(target="other"))
+    for n, (state, status, error) in enumerate([
+        (State.FAILED, None, "no answer"), (State.FAILED, 503, "it says 503"),
+        (State.FAILED, 503, "it says 503"), (State.FAILED, 404, "it says 404"),
+        (State.FAILED, 503, "it says 503"), (State.COMPLETED, 503, "it says 503"),
+        (State.FAILED, None, "no answer"), (State.FAILED, 500, "of another target"),
+    ]):  # fmt: skip
+        await end(store, made[n], state, at_ms=LATER_MS + n, status=status, error=error)
+    of_images = JobQuery(target="images")
+    assert await store.search.group_failed(of_images) == [
+        (503, "it says 503", 3, LATER_MS + 4),
+        (None, "no answer", 2, LATER_MS + 6),
+        (404, "it says 404", 1, LATER_MS + 3),
+    ]
+    by_status = replace(of_images, statuses=(400, 499))
+    assert [group[0] for group in await store.search.group_failed(by_status)] == [404]
+    monkeypatch.setattr(search, "MAX_GROUPED", 2)
+    assert await store.search.group_failed(of_images) == [
+        (None, "no answer", 1, LATER_MS + 6), (503, "it says 503", 1, LATER_MS + 4),
+    ]  # fmt: skip
 
 
 async def test_the_history_is_told_in_steps(store):

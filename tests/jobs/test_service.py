@@ -1020,11 +1020,17 @@ def test_a_target_is_made_changed_and_removed_while_all_run(place):
 
 
 def test_the_history_of_a_target_counts_what_became_of_its_jobs(place):
+    """All steps of the time, and the one that has begun, with jobs and with calls."""
     done = place.shop.submit(target="shy", path="ok/1")
     until_ended(place, done)
     steps = place.shop.call("GET", "/targets/shy/history?hours=1").json["steps"]
     assert sum(step["completed"] for step in steps) >= 1
-    assert all(step["mean_seconds"] >= 0 for step in steps)
+    assert len(steps) == 61
+    assert all((step["mean_seconds"] or 0) >= 0 for step in steps)
+    assert sum(step["calls_completed"] or 0 for step in steps) >= 1
+    assert place.shop.call("GET", "/jobs/reasons?target=shy").json == {"reasons": [], "jobs": 0}
+    [error] = place.shop.call("GET", "/jobs/reasons?state=pending").json["errors"]
+    assert error.startswith("state: failed, or nothing")
     assert place.shop.call("GET", "/targets/shy/history?hours=0").status == 422
 
 

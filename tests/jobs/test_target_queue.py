@@ -367,6 +367,43 @@ async def test_what_is_lowered_or_paused_stops_new_calls_only(make):
     assert await call(store, concurrency=1) == ["c"]
 
 
+async def test_how_calls_ended_is_known_by_the_minute(make, clock, redis):
+    """Of each minute how many ended in it, whenever the next one ends; of minutes before the first
+    one nothing is known, and no more than a day of minutes is kept."""
+    store, began, ends = await make(), clock.now // 60_000_000 + 1, []
+    await add(store, *(f"j{n}" for n in range(40)))
+    for minute, how, again in [
+        (0, "answered", None), (0, "failed", 1), (1, "rejected", None), (1, "busy", 1),
+        (5, "failed", 1), (5, "answered", None), (5, "answered", None),
+    ]:  # fmt: skip
+        clock.now = (began + minute) * 60_000_000 + 7
+        [claim] = (await store.claim(1, settings(break_after=99))).claims
+        assert await release(store, claim, how, again_ms=again and clock.now)
+        ends.append((minute, how, again))
+    counts = [
+        tuple(
+            sum(minute == at and is_one(how, again) for minute, how, again in ends)
+            for is_one in (
+                lambda how, _: how == "answered",
+                lambda how, _: how in {"failed", "rejected"},
+                lambda _, again: bool(again),
+            )
+        )
+        for at in range(7)
+    ]
+    assert counts[0] == (1, 1, 1)
+    times = [(began + at) * 60_000 for at in range(-1, 8)]
+    assert await store.count_ended_calls(times) == [None, *counts]
+    assert await store.count_ended_calls([times[0] - 9, times[-1]]) == [(3, 3, 3)]
+    key = target_key(store._name, "minutes")
+    assert await redis.llen(key) == 3
+    await redis.rpush(key, *["1 0 0 0"] * 1500)
+    clock.now += 60_000_000
+    [claim] = (await store.claim(1, settings())).claims
+    assert await release(store, claim)
+    assert await redis.llen(key) == 1440
+
+
 # Locks --------------------------------------------------------------------------------------------
 
 

@@ -73,8 +73,8 @@ export async function undo(room, revision) {
   return 'Undone: it is as it was before.';
 }
 
-// Runs `act` and shows the result next to the control. `act` returns a text, or {text, undo},
-// or null if the operator has cancelled the dialog.
+// Runs `act` and shows the result next to the control. `act` returns a text, or {text, undo}, or
+// {text, isNothing: true} if nothing was done, or null if the operator has cancelled the dialog.
 export async function tell(output, act) {
   say(output, '', '');
   const slow = setTimeout(() => {
@@ -84,7 +84,7 @@ export async function tell(output, act) {
     const said = await act();
     clearTimeout(slow);
     if (said == null) return say(output, '', '');
-    say(output, 'done', said.text ?? said);
+    say(output, said.isNothing ? 'nothing' : 'done', said.text ?? said);
     if (said.undo) offer(output, said.undo);
   } catch (error) {
     clearTimeout(slow);
@@ -135,7 +135,7 @@ const wrong = document.getElementById('ask-wrong');
 const question = new Question(dialog);
 let shown;
 
-// Opens a dialog. `go` is the button's text. With `label` the dialog has a field, whose value
+// Opens a dialog. `go` is the button's text, and `stay` that of the other one. With `label` the dialog has a field, whose value
 // `check` validates: it returns an error, or ''. `better` resolves to a text that replaces the
 // first one. With `tick` it has a checkbox. Resolves to the value (true without a label; with a
 // checkbox {isTicked}), or null.
@@ -147,6 +147,7 @@ export function ask(asked) {
     if (shown === asked) put(document.getElementById('ask-text'), text);
   });
   yes.textContent = asked.go;
+  no.textContent = asked.stay ?? 'Cancel';
   yes.classList.toggle('danger', Boolean(asked.danger));
   label.hidden = !asked.label;
   label.querySelector('span').textContent = asked.label || '';

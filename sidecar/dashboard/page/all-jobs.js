@@ -1,10 +1,13 @@
 // The view of jobs, #/jobs or #/jobs/TARGET: a search, and bulk retry and cancel.
 
 import { ask, request, tell } from './acts.js';
+import { copyable } from './copy.js';
 import { showJob } from './details.js';
 import { make, number, put } from './draw.js';
 import { ENDED, KINDS, kindOf, place, time } from './job.js';
+import { Reasons } from './reasons.js';
 import { Table } from './table.js';
+import { TargetCharts } from './target-charts.js';
 import { register } from './views.js';
 import { Watch } from './watch.js';
 
@@ -36,7 +39,6 @@ const table = new Table({
           cell,
           each.id,
           each.kind === 'online' ? 'online' : `${each.method} ${each.path}`,
-          'id',
         ),
     },
     { title: 'Target', fill: (cell, each) => put(cell, each.target) },
@@ -90,11 +92,9 @@ const table = new Table({
 });
 root.querySelector('[data-list=jobs]').append(table.root);
 
-function two(cell, first, second, className) {
-  if (!cell.firstElementChild)
-    cell.append(make('code', className), make('span', 'call'));
-  put(cell.firstElementChild, first);
-  put(cell.lastElementChild, second);
+function two(cell, id, call) {
+  if (!cell.firstElementChild) cell.append(copyable(id), make('span', 'call'));
+  put(cell.lastElementChild, call);
 }
 
 function fillState(cell, job) {
@@ -135,21 +135,84 @@ function targetOf({ target }) {
   return {
     state: { settings },
     refresh: () => watch.soon(),
-    jobs: { state: ofState },
+    jobs: { state: tabs.querySelector('[aria-pressed=true]') },
   };
 }
 
-const watch = new Watch(root, () => table.look());
+// The tabs of states, each with the number of its jobs. The number is not known if the search has
+// further criteria.
+const tabs = root.querySelector('.tabs');
+for (const state of ['', ...Object.keys(KINDS)]) {
+  const tab = make('button', '', state || 'all');
+  tab.type = 'button';
+  tab.value = state;
+  tab.append(' ', make('span', 'count'));
+  tab.addEventListener('click', () => {
+    ofState.value = state;
+    search();
+  });
+  tabs.append(tab);
+}
+
+function showTabs() {
+  const { state = '', target, ...others } = filter;
+  const isCounted = targets.length > 0 && !Object.keys(others).length;
+  const counts = targets
+    .filter(({ name }) => !target || name === target)
+    .map(({ jobs }) => jobs);
+  const sum = name => counts.reduce((all, each) => all + (each[name] ?? 0), 0);
+  for (const tab of tabs.children) {
+    const count = tab.value
+      ? sum(tab.value)
+      : Object.keys(KINDS).reduce((all, name) => all + sum(name), 0);
+    tab.setAttribute('aria-pressed', String(tab.value === state));
+    put(tab.lastElementChild, isCounted ? number(count) : '');
+  }
+}
+
+const reasons = new Reasons('Why they failed', {
+  heading: 'h2',
+  show: status => {
+    form.elements.status.value = status;
+    ofState.value = 'failed';
+    search();
+  },
+});
+root.querySelector('[data-list=jobs]').before(reasons.element);
+const pace = root.querySelector('.pace');
+let charts = null;
+
+// Shows the charts of the chosen target while they are open.
+function showPace() {
+  const { target } = filter;
+  pace.hidden = !targets.some(({ name }) => name === target);
+  if (pace.hidden || !pace.open || charts?.target === target) return;
+  charts = new TargetCharts(`/v1/targets/${encodeURIComponent(target)}`);
+  charts.target = target;
+  charts.collect().catch(() => {
+    charts = null; // the next update tries again
+  });
+  pace.replaceChildren(pace.firstElementChild, charts.element);
+}
+pace.addEventListener('toggle', showPace);
+
+let turn = 0;
+const watch = new Watch(root, async () => {
+  if (turn++ % 5 === 0) learnTargets();
+  await Promise.all([table.look(), reasons.collect(filter)]);
+});
 
 const WORDS = {
   retry: {
     do: 'Retry',
     done: 'wait again',
+    stay: 'Leave them',
     text: 'They wait again, at the end of their queues, and their targets are called once more. Answers that are kept are lost.',
   },
   cancel: {
     do: 'Cancel',
     done: 'are cancelled',
+    stay: 'Keep them',
     text: 'They lose their places and are not called. Calls under way are cut off where the target allows it.',
   },
 };
@@ -176,21 +239,26 @@ async function post(what, body) {
 // Asks for confirmation with the number of jobs, changes the jobs, and returns the result.
 async function change(what, body, count) {
   const words = WORDS[what];
-  if (!count) return `No job is there to ${what}.`;
+  if (!count) return { text: `No job is there to ${what}.`, isNothing: true };
   if (
     !(await ask({
       title: `${words.do} ${jobs(count)}?`,
       text: words.text,
       go: `${words.do} ${jobs(count)}`,
+      stay: words.stay,
       danger: what === 'cancel',
     }))
   )
     return null;
   const { changed, skipped } = await post(what, body);
+  turn = 0; // the numbers of the tabs have changed
   const why = [...new Set(skipped.map(({ reason }) => reason))]
     .slice(0, 3)
     .join(' ');
-  return `${jobs(changed)} ${words.done}.${skipped.length ? ` ${jobs(skipped.length)} skipped: ${why}` : ''}`;
+  return {
+    text: `${jobs(changed)} ${words.done}.${skipped.length ? ` ${jobs(skipped.length)} skipped: ${why}` : ''}`,
+    isNothing: !changed,
+  };
 }
 
 for (const what of ['retry', 'cancel']) {
@@ -232,6 +300,8 @@ function search() {
   );
   put(output, '');
   follow();
+  showTabs();
+  showPace();
   table.restart();
   watch.soon();
 }
@@ -240,9 +310,11 @@ form.addEventListener('submit', event => {
   event.preventDefault();
   search();
 });
-form.addEventListener('reset', () => setTimeout(search));
-for (const select of [ofState, ofTarget])
-  select.addEventListener('change', search);
+form.addEventListener('reset', () => {
+  ofState.value = ''; // it is hidden, so that a reset leaves it
+  setTimeout(search);
+});
+ofTarget.addEventListener('change', search);
 
 // Sets the options of the field. The selected option stays, even if no target has that name.
 function options(select, names) {
@@ -257,8 +329,6 @@ function options(select, names) {
   );
   select.value = value;
 }
-options(ofState, Object.keys(KINDS));
-
 async function learnTargets() {
   try {
     ({ targets } = await request('GET', '/v1/targets'));
@@ -269,6 +339,8 @@ async function learnTargets() {
     ofTarget,
     targets.map(({ name }) => name),
   );
+  showTabs();
+  showPace();
 }
 
 // Opens the list of the target at once, without waiting for the names of other targets.
@@ -276,7 +348,7 @@ function open(target) {
   form.reset();
   options(ofTarget, target ? [target] : []);
   ofTarget.value = target ?? '';
-  learnTargets();
+  turn = 0; // the first look learns the targets
   search();
   watch.open();
 }

@@ -2,6 +2,7 @@
 // that the dialog shows them as text only.
 
 import { request, tell } from './acts.js';
+import { copier } from './copy.js';
 import { fine, make, number, put } from './draw.js';
 import {
   ENDED,
@@ -166,6 +167,7 @@ for (const [name, how] of [
     }),
   );
 }
+$('h2').append(copier($('h2 code')));
 $('[data-do=close]').addEventListener('click', () => dialog.close());
 dialog.addEventListener('close', () => {
   clearTimeout(timer);

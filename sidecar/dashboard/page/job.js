@@ -53,6 +53,7 @@ export async function retry({ id, method, path, kind, result }) {
     !(await ask({
       title: 'Try this job again?',
       go: 'Try again',
+      stay: 'Leave it',
       text: `${id} waits again, at the end of the queue${kind === 'offline' ? `, and ${method} ${path || 'its target'} is called once more` : ''}.${result ? ' The answer that is kept is lost.' : ''}`,
     }))
   )
@@ -67,6 +68,7 @@ export async function cancel({ id, state }) {
     !(await ask({
       title: 'Cancel this job?',
       go: isOn ? 'Cut it off' : 'Cancel the job',
+      stay: isOn ? 'Let it go on' : 'Keep it',
       danger: true,
       text: isOn
         ? `The call of ${id} is cut off. What it did at its target stays done.`

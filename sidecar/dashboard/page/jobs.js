@@ -1,6 +1,7 @@
 // A target's jobs, newest first, by pages, with the actions for each job.
 
 import { request, tell } from './acts.js';
+import { copyable } from './copy.js';
 import { showJob } from './details.js';
 import { make, number, put } from './draw.js';
 import {
@@ -119,11 +120,9 @@ export class Jobs {
   row(id) {
     const root = make('tr'),
       job = make('th'),
-      code = make('code', 'id', id),
       buttons = make('div', 'row');
     job.scope = 'row';
-    code.title = id;
-    job.append(code, make('span', 'call'));
+    job.append(copyable(id), make('span', 'call'));
     const cells = [
       job,
       ...COLUMNS.map(title => {

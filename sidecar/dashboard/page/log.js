@@ -231,7 +231,9 @@ older.addEventListener('click', () =>
     const isNew = session.history && (await readOlder());
     shown += PAGE;
     show();
-    return isNew || !session.history ? null : 'There is nothing older here.';
+    return isNew || !session.history
+      ? null
+      : { text: 'There is nothing older here.', isNothing: true };
   }),
 );
 for (const select of [ofRoom, ofOperator]) {

@@ -3,7 +3,8 @@
 import { ask, request, tell } from './acts.js';
 import { clock, duration, fine, number, put, rate } from './draw.js';
 import { Jobs } from './jobs.js';
-import { Stacks } from './stacks.js';
+import { Reasons } from './reasons.js';
+import { TargetCharts } from './target-charts.js';
 
 const HISTORY_MS = 30000;
 const STATES = [
@@ -23,6 +24,7 @@ const until = iso => (iso ? ` until ${clock(Date.parse(iso))}` : '');
 function modeOf({
   settings,
   breaker,
+  open_until: opens,
   is_ready: isReady,
   held_until: held,
   has_runner: hasRunner,
@@ -50,8 +52,8 @@ function modeOf({
   if (breaker === 'open')
     return {
       kind: 'lost',
-      word: 'Stopped',
-      meaning: `It failed ${number(settings.break_after)} times in a row or more. Nothing is called meanwhile; then one call is tried.`,
+      word: `Failing${opens ? `: next try ${clock(Date.parse(opens))}` : ''}`,
+      meaning: `${number(settings.break_after)} calls failed in a row, or more. Nothing is called until one call is tried.`,
     };
   if (breaker === 'trial')
     return {
@@ -72,12 +74,6 @@ function modeOf({
   };
 }
 
-const BREAKER = {
-  closed: () => ['done', 'Breaker closed'],
-  open: iso => ['lost', `Breaker open${until(iso)}`],
-  trial: () => ['draining', 'Breaker: trying one call'],
-};
-
 export class Target {
   // `gone` gets the target's name when the target is no longer configured. `refresh` loads all
   // targets again.
@@ -94,15 +90,9 @@ export class Target {
     title.id = `title-target-${name}`;
     this.root.setAttribute('aria-labelledby', title.id);
     this.address = `/v1/targets/${encodeURIComponent(name)}`;
-    this.stacks = new Stacks();
-    this.hours = this.$('.ended select');
-    this.$('.ended').append(this.stacks.element);
-    this.hours.addEventListener('change', () => {
-      this.collectedAt = 0;
-      this.collect().catch(() => {
-        /* the next update tries again */
-      });
-    });
+    this.charts = new TargetCharts(this.address);
+    this.reasons = new Reasons(`Why jobs of ${name} failed`);
+    this.$('.ended').append(this.charts.element, this.reasons.element);
     this.$('.to-jobs').href = `#/jobs/${encodeURIComponent(name)}`;
     this.jobs = new Jobs(this);
     this.changedAt = this.collectedAt = 0;
@@ -153,9 +143,6 @@ export class Target {
     put(this.$('.mode'), this.mode.word);
     this.$('.mode').dataset.kind = this.mode.kind;
     put(this.$('.meaning'), this.mode.meaning);
-    const [kind, words] = BREAKER[state.breaker](state.open_until);
-    put(this.$('.breaker'), words);
-    this.$('.breaker').dataset.kind = kind;
     put(this.$('.where'), settings.url ?? 'called by its callers themselves');
 
     const isOfFile = state.source === 'file';
@@ -182,15 +169,14 @@ export class Target {
 
   // Loads what costs more: the history every half minute, and the list of jobs if it is open.
   async collect() {
-    const hours = Number(this.hours.value);
     const isDue = Date.now() - this.collectedAt > HISTORY_MS;
     if (isDue) this.collectedAt = Date.now();
-    const [past] = await Promise.all([
-      isDue ? request('GET', `${this.address}/history?hours=${hours}`) : null,
+    const about = { target: this.name, from: '24h' };
+    await Promise.all([
+      isDue && this.charts.collect(),
+      isDue && this.reasons.collect(about),
       this.jobs.look(),
     ]);
-    if (past && hours === Number(this.hours.value))
-      this.stacks.draw(past, hours);
   }
 
   bar(name, value, most, words) {
@@ -262,21 +248,27 @@ export class Target {
         (await this.set({ paused: false })) &&
         'It is resumed. All runners know within seconds.',
     );
-    form(
-      'concurrency',
-      async ({ concurrency }) =>
+    form('concurrency', async ({ concurrency }) => {
+      const now = this.state.settings.concurrency,
+        wanted = Number(concurrency.value);
+      if (wanted === now)
+        return { text: `It is ${number(now)} already.`, isNothing: true };
+      return (
         (await ask({
           title: `Change ${this.name}?`,
           go: 'Change',
-          text: `${number(Number(concurrency.value))} calls at a time, instead of ${number(this.state.settings.concurrency)}, on all runners.`,
+          text: `${number(wanted)} calls at a time, instead of ${number(now)}, on all runners.`,
         })) &&
-        `It is ${number((await this.set({ concurrency: Number(concurrency.value) })).concurrency)} now.`,
-    );
+        `It is ${number((await this.set({ concurrency: wanted })).concurrency)} now.`
+      );
+    });
     form('rate', async ({ rate: calls, window }) => {
       const wanted = {
         rate: calls.value.trim() === '' ? null : Number(calls.value),
         window: Number(window.value),
       };
+      if (said(wanted) === said(this.state.settings))
+        return { text: `${said(wanted)}, already.`, isNothing: true };
       return (
         (await ask({
           title: `Change ${this.name}?`,

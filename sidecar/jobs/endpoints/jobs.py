@@ -42,6 +42,9 @@ from sidecar.jobs.schemas import (
     AwaitedJobs,
     CancelledJob,
     ChangedJobs,
+    FailedJobs,
+    FailureReason,
+    FailureReasons,
     FindJob,
     JobDocument,
     JobList,
@@ -101,7 +104,21 @@ def _convert_job_errors() -> Iterator[None]:
         raise ProblemError(_PROBLEMS[type(error)], detail=str(error)) from None
 
 
-# Many jobs: registered first, because /v1/jobs/{id}/… would match their paths --------------------
+# Many jobs: registered first, because /v1/jobs/{id}… would match their paths ---------------------
+
+
+@ENDPOINTS.get("/v1/jobs/reasons", _READS, replies={200: "The reasons."})
+async def list_failure_reasons(request: web.Request, params: FailedJobs) -> FailureReasons:
+    """Group failed jobs by reason.
+
+    Counts the newest 1,000 that match the filter, by the status of the last response and the error.
+    """
+    query = params.to_query(_get_visible_owner(request))
+    if query.states - {State.FAILED}:
+        raise InputError([f"state: failed, or nothing (got {params.state!r})"])
+    groups = await request.app[JOBS].store.search.group_failed(query)
+    reasons = [FailureReason.model_validate(group._asdict()) for group in groups]
+    return FailureReasons(reasons=reasons, jobs=sum(group.jobs for group in groups))
 
 
 @ENDPOINTS.post(

@@ -1,7 +1,7 @@
 """Endpoints that return the state and history of targets, and change their settings at run time."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 import structlog
@@ -25,14 +25,17 @@ from sidecar.jobs.schemas import (
     Targets,
 )
 from sidecar.jobs.service import JOBS
+from sidecar.jobs.store.jobs import EndedJobs
 from sidecar.jobs.target_rights import AdminNeededError
 from sidecar.jobs.targets import Target
-from sidecar.kit.errors import InputError
+from sidecar.kit.errors import InputError, StoreError
 from sidecar.kit.names import is_plain_name
 
 #: The number of steps of time in a target's history.
 HISTORY_STEPS = 60
 HOUR_MS = 3_600_000
+#: The fields of a step that count calls.
+_CALL_FIELDS = ("calls_completed", "calls_failed", "calls_retried")
 
 log = structlog.get_logger()
 
@@ -99,15 +102,39 @@ async def restore_target(request: web.Request, path: TargetPath) -> RestoredTarg
     _TARGET + "/history", _READS, replies={200: "The steps."}, problems=(UNKNOWN_TARGET,)
 )
 async def get_target_history(request: web.Request, params: HistoryParameters) -> TargetHistory:
-    """Count the jobs of a target that ended, per step of time."""
+    """Count the jobs of a target that ended, and its calls, per step of time.
+
+    The last step is the one that has just begun.
+    """
     jobs = request.app[JOBS]
     target = jobs.targets.get(params.name)
-    step_ms, now_ms = params.hours * HOUR_MS // HISTORY_STEPS, target.clock.now_ms()
-    rows = await jobs.store.jobs.count_ended(
-        target.name, now_ms - params.hours * HOUR_MS, now_ms, step_ms
+    step_ms = params.hours * HOUR_MS // HISTORY_STEPS
+    now_ms = target.clock.now_ms()
+    begins = [(now_ms // step_ms - number) * step_ms for number in range(HISTORY_STEPS, -1, -1)]
+    rows, calls = await asyncio.gather(
+        jobs.store.jobs.count_ended(target.name, begins[0], now_ms + 1, step_ms),
+        _count_ended_calls(target, [*begins, now_ms + 60_000]),
     )
-    steps = [HistoryStep.model_validate(row) for row in rows]
+    by_time = {row.at_ms: row for row in rows}
+    steps = [
+        HistoryStep.model_validate(
+            {
+                **asdict(by_time.get(at_ms) or EndedJobs(at_ms, 0, 0, 0, None, None)),
+                **dict(zip(_CALL_FIELDS, counts or (), strict=False)),
+            }
+        )
+        for at_ms, counts in zip(begins, calls, strict=True)
+    ]
     return TargetHistory(target=target.name, step_seconds=step_ms / 1000, steps=steps)
+
+
+async def _count_ended_calls(
+    target: Target, times_ms: Sequence[int]
+) -> Sequence[Sequence[int] | None]:
+    try:
+        return await target.store.count_ended_calls(times_ms)
+    except StoreError:  # the history of jobs is in SQL
+        return [None] * (len(times_ms) - 1)
 
 
 async def _make_document(target: Target, counts: Mapping[tuple[str, str], int]) -> TargetDocument:

@@ -1,11 +1,11 @@
 """Inserts, finds, lists, counts, cancels and retries jobs in SQL, for clients and operators."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from sqlalchemy import (
     BigInteger,
@@ -56,6 +56,8 @@ _RESET_VALUES: dict[str, Any] = {
 SCAN_LIMIT = 5000
 #: The most jobs that a search counts.
 MAX_COUNTED = 10_000
+#: The most failed jobs that are grouped, and the most groups.
+MAX_GROUPED, MAX_GROUPS = 1000, 50
 
 _NEWEST = (jobs.c.created_ms.desc(), jobs.c.id.desc())
 
@@ -74,6 +76,16 @@ class EndedJobs:
     mean_wait_ms: int | None
     #: The time from the beginning of the last attempt until the end.
     mean_ms: int | None
+
+
+class FailedGroup(NamedTuple):
+    """Jobs that failed with the same status (None: no response) and error."""
+
+    status: int | None
+    error: str
+    jobs: int
+    #: When the last of them ended.
+    last_ms: int
 
 
 class JobRepository:
@@ -314,6 +326,31 @@ class JobSearch:
             select(func.count()).select_from(jobs).where(*conditions, *_make_end_conditions(end))
         )
         return int(row[0]), end
+
+    async def group_failed(self, query: JobQuery) -> list[FailedGroup]:
+        """Group the failed jobs of a search, the newest MAX_GROUPED at most, by their last status
+        and error. The largest groups come first, MAX_GROUPS at most."""
+        query = replace(query, states=frozenset({State.FAILED}))
+        conditions = [
+            *_make_indexed_conditions(query),
+            *_make_other_conditions(query),
+            *_make_end_conditions(await self._find_scan_end(query)),
+        ]
+        newest = (
+            select(jobs.c.status, jobs.c.error, jobs.c.ended_ms)
+            .where(*conditions)
+            .order_by(*_NEWEST)
+            .limit(MAX_GROUPED)
+            .subquery()
+        )
+        count, last_ms = func.count().label("jobs"), func.max(newest.c.ended_ms)
+        rows = await self._transactions.read(
+            select(newest.c.status, newest.c.error, count, last_ms)
+            .group_by(newest.c.status, newest.c.error)
+            .order_by(count.desc(), last_ms.desc())
+            .limit(MAX_GROUPS)
+        )
+        return [FailedGroup(*row) for row in rows]
 
     async def _find_scan_end(self, query: JobQuery) -> tuple[int, str] | None:
         """Return (created_ms, id) of the last job that a search without an index may read. None if

@@ -4,10 +4,12 @@ and the circuit breaker. Runs the scripts of jobs/lua. Times in ms are by the cl
 import asyncio
 import json
 import time
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
+from itertools import chain, pairwise, starmap
+from operator import sub
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from sidecar.jobs import redis_keys as keys
@@ -214,6 +216,25 @@ class TargetStore:
         """Return the queue's state and jobs' places. Without settings `calls_in_window` is 0."""
         self._scripts.raise_if_away("look")
         return await self._look.submit((jobs, settings))
+
+    async def count_ended_calls(self, times_ms: Sequence[int]) -> list[tuple[int, ...] | None]:
+        """Return how many calls were completed, failed and retried between each two of these times,
+        to the minute. None before the first of the last 24 hours' minutes with calls."""
+        state, _ = await self.inspect([])
+        read = partial(self._redis.lrange, self._make_key("minutes"), 0, -1)
+        rows = await self._scripts.command("minutes", read)
+        samples = sorted(tuple(map(int, text(row).split())) for row in rows)
+        minutes = [minute * 60_000 for minute, *_ in samples]
+        totals = [tuple(sample[1:]) for sample in samples]
+        totals.append(tuple(state.counters[name] for name in ("completed", "failed", "retried")))
+
+        def count_between(begin_ms: int, end_ms: int) -> tuple[int, ...] | None:
+            if not minutes or end_ms <= minutes[0]:
+                return None
+            before, after = (totals[bisect_left(minutes, at)] for at in (begin_ms, end_ms))
+            return tuple(max(0, n) for n in map(sub, after, before))
+
+        return list(starmap(count_between, pairwise(times_ms)))
 
     # Calls -------------------------------------------------------------------------------------
 

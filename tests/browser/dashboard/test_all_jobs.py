@@ -1,5 +1,7 @@
 """The list of all jobs on the dashboard: search, and retry and cancel in bulk."""
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
@@ -39,11 +41,17 @@ def rows(page):
     return page.locator("#jobs tbody tr")
 
 
-def search(page, **fields):
+def tab(page, state):
+    return page.locator("#jobs .tabs").get_by_role("button", name=re.compile(f"^{state}"))
+
+
+def search(page, state="", **fields):
     form = page.locator("#jobs form")
+    if state:
+        tab(page, state).click()
     for name, text in fields.items():
         field = form.locator(f"[name={name}]")
-        if name in {"state", "target"}:
+        if name == "target":
             field.select_option(text)
         else:
             field.fill(text)
@@ -60,7 +68,7 @@ def test_jobs_are_found(works, page):
     one = works.waiting[1]
     search(page, id=one[:8])
     expect(rows(page).locator("code")).to_have_text([one])
-    search(page, id=one[:8], state="failed")
+    search(page, "failed", id=one[:8])
     expect(page.locator("#jobs .nothing")).to_have_text("No job matches.")
     press(page.locator("#jobs form"), "Clear")
     search(page, **{"from": "soon"})
@@ -70,6 +78,48 @@ def test_jobs_are_found(works, page):
     press(rows(page).first, "Details")
     expect(page.locator("#job")).to_contain_text(works.waiting[-1])
     press(page.locator("#job"), "Close")
+
+
+def test_tabs_have_counters_and_failures_their_reasons(works, page):
+    """Each state has a tab with its number, of the chosen target. Failed jobs are grouped by
+    reason, and a reason shows its jobs. An id is copied whole."""
+    expect(tab(page, "all")).to_have_text(f"all {FAILED + 1 + HELD}")
+    expect(tab(page, "all")).to_have_attribute("aria-pressed", "true")
+    tab(page, "failed").click()
+    expect(tab(page, "failed")).to_have_text(f"failed {FAILED + 1}")
+    expect(rows(page)).to_have_count(FAILED + 1)
+    reasons = page.locator("#jobs .reasons li")
+    expect(reasons).to_have_count(2)
+    expect(reasons.first).to_contain_text(re.compile(rf"^{FAILED}.*the target says 503.*last "))
+    reasons.last.get_by_role("button", name="Show").click()
+    expect(rows(page)).to_have_count(1)
+    expect(rows(page)).to_contain_text("404")
+    expect(tab(page, "failed")).to_have_text("failed ")  # not known for a search by status
+
+    press(page.locator("#jobs form"), "Clear")
+    expect(tab(page, "all")).to_have_attribute("aria-pressed", "true")
+    page.locator("#jobs form [name=target]").select_option("held")
+    expect(tab(page, "pending")).to_have_text(f"pending {HELD}")
+    expect(reasons).to_have_count(0)
+    page.locator("#jobs .pace summary").click()
+    expect(page.locator("#jobs .pace figure")).to_have_count(3)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    rows(page).first.get_by_role("button", name="Copy").click()
+    expect(rows(page).first.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == works.waiting[-1]
+
+
+def test_what_did_nothing_has_no_sign_of_success(page):
+    """The question has two answers that say what they do; a change of no job is not green."""
+    view(page, "jobs/held")
+    expect(rows(page)).to_have_count(HELD)
+    page.locator("#jobs").get_by_label("Select all on this page").check()
+    press(page.locator("#jobs .chosen"), "Retry")
+    expect(page.locator("#ask button")).to_have_text(["Leave them", f"Retry {HELD} jobs"])
+    confirm(page, f"Retry {HELD} jobs")
+    output = page.locator("#jobs .listed output")
+    expect(output).to_have_text(re.compile(rf"^0 jobs wait again. {HELD} jobs skipped: "))
+    expect(output).to_have_class("nothing")
 
 
 def test_a_late_answer_does_not_widen_the_list(works, page):
@@ -110,7 +160,7 @@ def test_all_that_match_wait_again(works, page):
     )
     notes = [note for note in works.target.calls() if "503" in note["path"]]
     assert len(notes) == 2 * FAILED
-    search(page, status="", state="failed")
+    search(page, "failed", status="")
     expect(cancel).to_have_attribute("aria-disabled", "true")
 
 

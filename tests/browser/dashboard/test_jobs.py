@@ -17,6 +17,7 @@ TARGETS = {
     "reports": {"retries": 0},
     "films": {"abort": True},
     "lax": {"fail_on": [], "retry_on": []},
+    "down": {"break_after": 1},
 }
 HOSTILE = "<img src=x onerror=alert(1)>"
 
@@ -66,9 +67,11 @@ def badge(page, job):
     return cell.locator(".badge").get_attribute("data-kind"), [text for text in texts if text]
 
 
-def do(page, within, name, answer):
-    """Press a button, and answer the question of the dialog."""
+def do(page, within, name, answer, other=""):
+    """Press a button, and answer the question of the dialog, which has this `other` answer."""
     press(within, name)
+    if other:
+        expect(page.locator("#ask button")).to_have_text([other, answer])
     press(page.locator("#ask"), answer)
 
 
@@ -116,7 +119,7 @@ def test_pause_stops_and_resume_goes_on(works, desk):
     press(listed, "Older")
     expect(listed.locator("tbody .id")).to_have_text(sent[1::-1])
     expect(listed.locator(".pages .hint")).to_have_text("Page 2")
-    do(page, row(page, sent[1]), "Cancel", "Cancel the job")
+    do(page, row(page, sent[1]), "Cancel", "Cancel the job", other="Keep it")
     expect(listed.locator(".list > output")).to_have_text(f"✓ {sent[1]} is cancelled.")
     expect(row(page, sent[1])).to_contain_text("cancelled")
     expect(row(page, sent[1]).get_by_role("button", name="Retry")).to_be_visible()
@@ -232,10 +235,33 @@ def test_jobs_are_tried_again_and_cut_off_on_a_phone(works, desk):
     jobs(page, "films")
     expect(row(page, sent)).to_contain_text("processing")
     press(row(page, sent), "Details")
-    do(page, details, "Cancel", "Cut it off")
+    do(page, details, "Cancel", "Cut it off", other="Let it go on")
     expect(details.locator(".badge")).to_have_text("cancelled")
     assert caller.job(sent)["state"] == "cancelled"
     assert page.problems == []
+
+
+def test_a_target_that_fails_says_when_it_is_tried_next(works, desk):
+    """And not "Stopped". Its failed attempts are charted, and its failures have their reasons."""
+    shop = works.caller("shop")
+    failed = shop.submit(target="reports", path="status/404").id
+    wait_until(lambda: shop.job(failed)["state"] == "failed", "the failure")
+    works.target.set_mood("503")
+    sent = shop.submit(target="down", path="ok/1").id
+    wait_until(lambda: shop.target("down")["breaker"] == "open", "the open breaker")
+    works.target.set_mood("ok")
+    page = desk()
+    card = target(page, "down")
+    expect(card.locator(".mode")).to_have_text(re.compile(r"^Failing: next try \d\d:\d\d:\d\d$"))
+    expect(card.locator(".mode")).to_have_attribute("data-kind", "lost")
+    wait_until(lambda: shop.job(sent)["state"] == "completed", "the next try", 60)
+    expect(card.locator(".mode")).to_have_text("Running")
+    [calls] = [step for step in shop.target("down/history")["steps"] if step["calls_failed"]]
+    assert (calls["calls_failed"], calls["calls_retried"]) == (1, 1)
+    expect(card.locator(".ended figure")).to_have_count(3)
+    expect(card.locator(".ended figure").nth(1)).to_contain_text("every attempt")
+    reports = target(page, "reports").locator(".reasons li").filter(has_text="404")
+    expect(reports).to_contain_text(re.compile("1.*the target says 404"))
 
 
 def test_a_database_that_is_away_is_said(works, desk):

@@ -2,10 +2,10 @@
 -- @include "visitors/members"
 -- Begins every script of a target, after limits/parts/head.
 -- KEYS     1 state  2 line  3 later  4 orders  5 active  6 facts  7 online  8 ended  9 reserved
---          10 aborts (names and types: jobs/redis_keys.py)
+--          10 aborts  11 minutes (names and types: jobs/redis_keys.py)
 -- ARGV     2 the pub/sub channel of the wake-ups  3 the target's name; from 4 on the script's own
 -- RETURNS  now; then the script's own
-local STATE, LINE, LATER, ORDERS, ACTIVE, FACTS, ONLINE, ENDED, RESERVED, ABORTS
+local STATE, LINE, LATER, ORDERS, ACTIVE, FACTS, ONLINE, ENDED, RESERVED, ABORTS, MINUTES
 local channel, target_name
 -- The most members that one loop of a script handles. The next call of the script handles the rest.
 local LOOP_LIMIT = 200
@@ -14,6 +14,7 @@ local function begin_target(KEYS, ARGV)
   begin(ARGV)
   STATE, LINE, LATER, ORDERS, ACTIVE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
   FACTS, ONLINE, ENDED, RESERVED, ABORTS = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+  MINUTES = KEYS[11]
   channel, target_name = ARGV[2], ARGV[3]
 end
 

@@ -3,7 +3,7 @@
 -- @include "limits/parts/algorithms"
 -- @include "limits/parts/earliest_time"
 -- The rate limit of a target. It uses the algorithms of limits.
--- KEYS  11 the state of the rate limit
+-- KEYS  12 the state of the rate limit
 -- ARGV  4 the algorithm, or '' for no limit  5 calls per window  6 length of the window, µs
 --       7 burst, or ''
 local RATE, rate_ends
@@ -14,7 +14,7 @@ local algorithm_number
 local opens -- when calls may begin again after the algorithm was changed, µs
 
 local function begin_rate(KEYS, ARGV)
-  algorithm, state, free = ALGORITHMS[ARGV[4]], KEYS[11], nil
+  algorithm, state, free = ALGORITHMS[ARGV[4]], KEYS[12], nil
   algorithm_number = ALGORITHM_NUMBERS[ARGV[4]]
   RATE, LENGTH, BURST, rate_ends = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), nil
 end

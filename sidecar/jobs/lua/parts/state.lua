@@ -13,12 +13,21 @@ local NUMBERS = {
   'mean_us', -- the smoothed duration of an answered call
   'runner', -- when a worker last asked for offline jobs, µs, updated once a second
   'called', 'completed', 'failed', 'retried', 'lost', 'expired', -- counters since Redis was empty
+  'minute', -- of the latest sample in MINUTES
 }
+local MINUTES_KEPT = 1440
 local loaded, target
+local before -- the counters of a sample, when the script began
 -- How far in the future each time may be; a stored time may be later if the clock jumped back.
 local MAX_US = {
   open_until = 60000000, held_until = 3600000000, ready = 86400000000, last_call = 0,
 }
+
+-- Returns the counters of a sample: how many calls were completed, failed and retried.
+local function read_sampled()
+  return int(target.completed or 0) .. ' ' .. int(target.failed or 0) .. ' '
+    .. int(target.retried or 0)
+end
 
 local function begin_state(KEYS, ARGV)
   begin_target(KEYS, ARGV)
@@ -26,13 +35,25 @@ local function begin_state(KEYS, ARGV)
   for name, max_us in pairs(MAX_US) do
     if target[name] then target[name] = math.min(target[name], now + max_us) end
   end
+  before = read_sampled()
 end
 
 local function count(name, by)
   target[name] = (target[name] or 0) + (by or 1)
 end
 
+-- Stores the counters of the beginning of this minute before they change in it for the first time.
+-- So the first sample after a minute has what had been counted when the minute was over.
+local function store_sample()
+  local minute = math.floor(now / 60000000)
+  if minute == target.minute or read_sampled() == before then return end
+  target.minute = minute
+  redis_call('LPUSH', MINUTES, int(minute) .. ' ' .. before)
+  redis_call('LTRIM', MINUTES, 0, MINUTES_KEPT - 1)
+end
+
 local function finish_state()
+  store_sample()
   queue.write_all('HSET', STATE, queue.changed_numbers(NUMBERS, loaded, target))
 end
 
