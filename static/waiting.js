@@ -151,10 +151,8 @@
             return link;
           }),
         );
-      if (name) {
-        put('site', (site = name));
-        render();
-      }
+      if (name) put('site', (site = name));
+      render();
       $('know').replaceChildren(
         ...[
           place && ['know_away', place],
@@ -409,7 +407,10 @@
     );
     put('notify', texts[$('clock').hidden ? 'notify' : 'notify_opens']);
     put('paused', data.paused ? texts.paused : '');
-    put('line', data.line ? texts.line.replace('{n}', data.line) : '');
+    const labels = about && about.lines && about.lines[data.line];
+    const label =
+      labels && (labels[lang] || labels.en || Object.values(labels)[0]);
+    put('line', label ? texts.line.replace('{n}', label) : '');
     put('wait', formatWait(data));
     const times = formatCallTimes(data);
     put('between', times && texts.between.replace('{t}', times));

@@ -207,6 +207,7 @@ member = { line = "members" }
     lines="""
 name = "members"
 weight = 3
+labels = { en = "Members", de = "Mitglieder" }
 """,
 )
 LINK = Section(

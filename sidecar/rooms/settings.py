@@ -258,6 +258,13 @@ class RoomSettings(BaseModel):
             return "paused"
         return "draining" if self.max_waiting == 0 else "running"
 
+    @property
+    def line_labels(self) -> dict[str, dict[str, str]]:
+        """Get the labels of the sub-queues that the waiting page shows: name -> language -> label.
+        The last one, where visitors without a class wait, is shown only if it has labels."""
+        shown = (line for line in self.lines if line.labels or line is not self.lines[-1])
+        return {line.name: line.labels or {"en": line.name} for line in shown}
+
     def moments(self, now_ms: int) -> Moments:
         """Return the room's phase, current event and next event at a time."""
         return find_moments(self.events, now_ms, is_open_between=self.between_events == "open")
@@ -284,6 +291,8 @@ class RoomSettings(BaseModel):
         for event in values["events"]:
             for name in _EVENT_FIELDS_NOT_FOR_SCRIPTS & event.keys():
                 del event[name]
+        for line in values["lines"]:
+            del line["labels"]
         for name in ("lines", "classes", "events"):
             if not values[name]:
                 del values[name]

@@ -98,6 +98,11 @@ class VisitorClass(BaseModel):
         return round(value, 3)
 
 
+_Language = Annotated[str, Field(pattern=r"^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*$")]
+_Label = Annotated[str, Field(min_length=1, max_length=60)]
+_LABELS_EXAMPLE = '{"en": "Call centre"}'
+
+
 class SubQueueSettings(BaseModel):
     """One sub-queue of a room (`lines`)."""
 
@@ -106,10 +111,13 @@ class SubQueueSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, title="Line")
 
     name: Name
-    """The name, which the waiting page shows; unique in the room and written like a class name."""
+    """The name; unique in the room and written like a class name."""
     weight: Count | None = Field(default=None, ge=1, le=1000)
     """The share of the calls while visitors wait in all sub-queues. Set it for all sub-queues or
     none. None: visitors of a sub-queue are called only while all earlier ones are empty."""
+    labels: Annotated[dict[_Language, _Label], table_validator(_LABELS_EXAMPLE)] = {}
+    """Its name on the waiting page, by language: `{en = "Call centre", de = "Callcenter"}`. Other
+    languages get the English one, or else the first. Empty: `name`; the last one is not shown."""
 
 
 def find_sub_queue_problems(lines: tuple[SubQueueSettings, ...]) -> list[str]:

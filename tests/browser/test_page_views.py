@@ -135,11 +135,13 @@ def test_above_the_rank_limit(play, language, shown):
 
 
 def test_the_own_line(play):
-    """The page names the visitor's sub-queue if the room has several."""
-    site = play()
+    """The page names the visitor's sub-queue by its label in their language. The default one, of
+    which the room tells no label, is not named."""
+    site = play(locale="de-DE")
+    site.about = {**ABOUT, "lines": {"channel": {"en": "Call centre", "de": "Callcenter"}}}
     page = site.open(line="channel")
-    expect(page.locator("#line")).to_have_text("Your line: channel")
-    site.forward_to("status", 35, line=None)
+    expect(page.locator("#line")).to_have_text("Ihre Warteschlange: Callcenter")
+    site.forward_to("status", 35, line="ordinary")
     expect(page.locator("#line")).to_be_hidden()
 
 

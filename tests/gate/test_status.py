@@ -369,6 +369,27 @@ LINES = {
 }
 
 
+async def test_a_sub_queue_has_a_label_in_the_visitors_language(replica):
+    """The page shows a label in the visitor's language, or else in English. The default sub-queue
+    is not named, and the facts about the room have the labels."""
+    channel = {"name": "channel", "labels": {"en": "Call centre", "de": "Callcenter"}}
+    lines = [channel, {"name": "ordinary"}]
+    site = await replica(total_active_users=0, lines=lines, classes=LINES["classes"])
+    site.room.grants = Grants(site.room.name, KEYS)
+    path = f"/_waitroom/{site.room.name}/"
+    grant = Grants(site.room.name, [KEYS[0]]).sign(Grant("partner", site.turn() // 1000 + 60))
+    for language, shown in (
+        ("de", "Ihre Warteschlange: Callcenter"),
+        ("fr", "Votre file : Call centre"),
+    ):
+        headers = {**HTML, "Accept-Language": language}
+        page = await site.edge.get(f"{path}?waitroom_grant={grant}", headers=headers)
+        assert f'<p id="line">{shown}</p>' in await page.text()
+    assert '<p id="line"></p>' in await (await site.edge.get(path, headers=HTML)).text()
+    about = await (await site.edge.get(f"{path}about")).json()
+    assert about["lines"] == {"channel": channel["labels"]}
+
+
 @pytest.mark.parametrize("door", ["join", "page", "page's next", "form"])
 async def test_a_grant_is_believed_at_every_door_that_takes_a_place(replica, door):
     """A grant in the address, or in `next`, gives the class's sub-queue."""

@@ -43,6 +43,8 @@ class About(Reply):
     """The site's name. If null, the page shows the name in its file."""
     logo: str | None = None
     """The path of the site's logo. If null, the page shows the logo in its file."""
+    lines: dict[str, dict[str, str]] = Field(default={})
+    """The labels of the sub-queues that the page shows, by name and language (lines)."""
     footer: tuple[Link, ...] = ()
     """The links below the page. If empty, the page shows the links in its file."""
 
@@ -134,5 +136,6 @@ def build_about(room: str, settings: RoomSettings) -> About:
         place_seconds=settings.rejoin_window or None,
         site_name=settings.site_name,
         logo=settings.logo,
+        lines=settings.line_labels,
         footer=settings.footer,
     )

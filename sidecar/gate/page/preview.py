@@ -92,7 +92,7 @@ class Preview:
         settings, has_script = self._make_settings_absolute(), state != "no-script"
         values = {"room": self.room, "message": choose_message(self._message, self.language) or ""}
         if not has_script:  # a replica fills in the numbers for a browser without JavaScript
-            values |= self.page.collect_status_values(_WAITING, self.language)
+            values |= self.page.collect_status_values(_WAITING, self.language, settings)
             values |= {"waiting": str(_WAITING["waiting"]), "updated": "10:21:07 UTC"}
             values["refresh"] = "60"
         view = values["view"] = "joining" if has_script else "waiting"

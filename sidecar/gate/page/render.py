@@ -186,11 +186,17 @@ class Page:
         return _ECHO.sub(fill, self._template)
 
     def collect_status_values(
-        self, document: Mapping[str, Any], language: str, *, unsent: bool = False
+        self,
+        document: Mapping[str, Any],
+        language: str,
+        settings: RoomSettings,
+        *,
+        unsent: bool = False,
     ) -> dict[str, str]:
         """Return the values of a status document as our page and templates show them. `unsent` is
         True if the visitor sent data, such as a form, that did not arrive at the site."""
-        texts, line = self.languages.texts(language), document["line"]
+        texts, labels = self.languages.texts(language), settings.line_labels.get(document["line"])
+        line = labels and (labels.get(language) or labels.get("en") or next(iter(labels.values())))
         return {
             "position": format_count(document, "position"),
             "ahead": format_count(document, "ahead"),

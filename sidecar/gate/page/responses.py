@@ -97,7 +97,7 @@ def render_page(
         language=language,
         view=status_document.add_draw(view, document),
         values={
-            **page.collect_status_values(document, language, unsent=unsent),
+            **page.collect_status_values(document, language, room.settings, unsent=unsent),
             "room": room.name,
             "method": method or ("POST" if unsent else ""),
             "state": document["state"],

@@ -86,7 +86,7 @@ def collect_values(
         **cloudflare_values,
         "waitTimeHours": hours,
         "waitTimeHourMinutes": minutes,
-        **page.collect_status_values(document, language, unsent=unsent),
+        **page.collect_status_values(document, language, settings, unsent=unsent),
         "site_name": settings.site_name,
         "logo": settings.logo,
         "message": status_document.choose_message(texts, language),
