@@ -27,7 +27,9 @@ _Visitor = Annotated[str, Field(pattern=VISITOR_ID)]
 _State = Annotated[VisitorState, WithJsonSchema({"type": "string", "enum": [*VisitorState]})]
 _Phase = Annotated[Phase, WithJsonSchema({"type": "string", "enum": [*Phase]})]
 _VERDICTS = [*VisitorState, "unknown-room", "unknown-resource"]
-_View = Literal["waiting", "next", "paused", "prequeue", "opens", "full", "closed", "joining"]
+_View = Literal[
+    "waiting", "next", "paused", "prequeue", "opens", "opens_draw", "full", "closed", "joining"
+]  # fmt: skip
 _Verdict = Annotated[
     VisitorState | Literal["unknown-room", "unknown-resource"],
     WithJsonSchema({"type": "string", "enum": _VERDICTS}),

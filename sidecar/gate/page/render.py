@@ -250,5 +250,6 @@ _FIRST_VIEWS = {
     **{view: _VIEWS[view] for view in ("waiting", "next", "full", "closed", "joining")},
     "paused": _VIEWS["waiting"],
     "opens": ("not_open", "opens_intro"),
+    "opens_draw": ("not_open", "opens_draw"),
     "prequeue": ("prequeue", "opens_intro"),
 }

@@ -128,18 +128,20 @@ def choose_first_view(room: Gate, answer: Answer) -> str:
     """Return the view in which nginx serves the page to a visitor who may not pass. It is one that
     no later response takes back: "joining" for a visitor without a place, and "paused"."""
     _, moments = _read_moments(room, answer.standing)
-    is_paused = _is_paused(room, answer, moments)
+    is_paused, event = _is_paused(room, answer, moments), moments.event or moments.coming
     view = choose_view(
         {
             "state": _choose_visible_state(room, answer, moments),
             "phase": moments.phase,
-            "opens_at": moments.event or moments.coming,
+            "opens_at": event,
             "position": get_position(room, answer.standing)[0],
             "paused": is_paused,
         }
     )
     if view == VisitorState.WAITING and is_paused:
         return "paused"
+    if view == "opens" and event and event.prequeue_from is not None:
+        return "opens_draw"
     return "joining" if view == VisitorState.NOT_QUEUED else view
 
 
