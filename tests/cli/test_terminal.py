@@ -69,7 +69,7 @@ def test_watch_gives_the_terminal_back(command, code):
     """Ctrl-C ends it, which is no error, and so does SIGTERM; the last figures stay, below what was
     there."""
     with Terminal(command("watch")) as terminal:
-        terminal.wait_for("shop +running")
+        terminal.wait_for("shop +cap 0")
         terminal.terminate() if code else terminal.press(CTRL_C)
         assert terminal.end() == code
         view, _, after = terminal.text.partition("\x1b[?1049l")
@@ -90,7 +90,7 @@ def test_watch_outlives_the_replica(command, site):
     """Without a replica the view keeps the last figures, says since when, and recovers."""
     [replica] = site.replicas
     with Terminal(command("watch", "--every", "0.2")) as terminal:
-        terminal.wait_for("shop +running")
+        terminal.wait_for("shop +cap 0")
         replica.stop()
         lines = terminal.wait_for(r"No figures since \d\d:\d\d:\d\d \(\d+ s\): no replica answers")
         assert any(line.startswith("shop") for line in lines)
@@ -102,7 +102,7 @@ def test_watch_outlives_the_replica(command, site):
 
 
 def has_complaint(terminal: Terminal) -> bool:
-    return any("No figures" in line for line in terminal.wait_for("shop +running"))
+    return any("No figures" in line for line in terminal.wait_for("shop +cap 0"))
 
 
 def piped(*command: str) -> subprocess.CompletedProcess[str]:

@@ -32,10 +32,10 @@ def test_the_alarms_fire_and_keep_quiet():
 def test_every_alarm_is_tried():
     """Each has an expectation that it fires, and one that it does not: at another time, or for
     another room or site of the same test, since an expectation lists all that are told."""
-    fires, quiet = set(), set()
+    fires, quiet, labels = set(), set(), ("room", "webhook", "job")
     for test in yaml.safe_load(RULE_TESTS.read_text())["tests"]:
         text = " ".join(given["series"] for given in test["input_series"])
-        most = max(len(set(re.findall(rf'\b{label}="(.+?)"', text))) for label in ("room", "job"))
+        most = max(len(set(re.findall(rf'\b{label}="(.+?)"', text))) for label in labels)
         for expected in test.get("promql_expr_test", ()):
             told = len(expected["exp_samples"])
             for name in re.findall(r"Waitroom\w+", expected["expr"]):
@@ -54,8 +54,8 @@ def test_an_alarm_says_where_and_what_to_do(name):
     alarm = ALARMS[name]
     texts = alarm["annotations"]
     assert alarm["labels"]["severity"] in {"critical", "warning", "info"}
-    assert re.search(r"\$labels\.(room|limit|target|job)", texts["summary"])
-    assert re.search(r"\$labels\.(room|limit|target|job)", texts["description"])
+    assert re.search(r"\$labels\.(room|limit|target|webhook|job)", texts["summary"])
+    assert re.search(r"\$labels\.(room|limit|target|webhook|job)", texts["description"])
     # What it means, and below what to do: docs/alerts.md shows them apart.
     assert len(texts["description"].split("\n")) == 2
     file, _, anchor = texts["runbook"].partition("#")
