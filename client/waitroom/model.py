@@ -172,6 +172,10 @@ class LogEntry(TypedDict):
     what: str
     visitor: str | None
     detail: str | None
+    #: What the operator did, in words.
+    text: str
+    #: The operator's reason for a change of settings. Empty if none was given.
+    why: str
     #: The number with which a change of settings can be undone. None for other actions.
     revision: int | None
     #: For each changed setting, {"from": …, "to": …}. None means the configured value.

@@ -28,17 +28,18 @@ class AsyncRooms:
         """Change a running room's settings on all replicas. None restores the configured value."""
         return await self._send("PATCH", room, body=settings)
 
-    async def pause(self, room: str) -> Room:
-        """Admit nobody: new visitors are queued, and visitors inside stay. Idempotent."""
-        return await self._send("POST", room, "pause")
+    async def pause(self, room: str, *, why: str = "") -> Room:
+        """Admit nobody: new visitors are queued, and visitors inside stay. Idempotent. `why` is
+        written to the log."""
+        return await self._act(room, "pause", why)
 
-    async def drain(self, room: str) -> Room:
+    async def drain(self, room: str, *, why: str = "") -> Room:
         """Admit the visitors who are queued, but queue no new ones. Idempotent."""
-        return await self._send("POST", room, "drain")
+        return await self._act(room, "drain", why)
 
-    async def resume(self, room: str) -> Room:
+    async def resume(self, room: str, *, why: str = "") -> Room:
         """End a pause or a drain. Idempotent."""
-        return await self._send("POST", room, "resume")
+        return await self._act(room, "resume", why)
 
     async def reset(self, room: str) -> int:
         """Empty the queue, but keep the sessions. Return how many places were removed. The client
@@ -68,6 +69,9 @@ class AsyncRooms:
     async def log(self, room: str) -> _Log:
         """Return the log of operators' actions, latest first."""
         return (await self._send("GET", room, "log"))["log"]
+
+    async def _act(self, room: str, act: str, why: str) -> Room:
+        return await self._send("POST", room, act, query={"why": why} if why else {})
 
     async def _move(self, room: str, visitor: str, body: dict[str, Any], why: str) -> int:
         if why:

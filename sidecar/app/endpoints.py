@@ -2,6 +2,7 @@
 
 from sidecar.app.health import ENDPOINTS as _READY
 from sidecar.dashboard.operators import ENDPOINTS as _OPERATORS
+from sidecar.dashboard.search import ENDPOINTS as _SEARCH
 from sidecar.gate.check import ENDPOINTS as _CHECK
 from sidecar.gate.claim_link import ENDPOINTS as _CLAIM
 from sidecar.gate.event_stream import ENDPOINTS as _EVENTS
@@ -33,6 +34,6 @@ _ROOMS = (
     *visitors.ENDPOINTS,
     *transfer.ENDPOINTS,
 )
-OPS = (*_HEALTH, *_READY, *_ROOMS, *_OPERATORS, *_HISTORY, *_LEASES, *_LIMITS, *_WEBHOOKS)
+OPS = (*_HEALTH, *_READY, *_ROOMS, *_OPERATORS, *_SEARCH, *_HISTORY, *_LEASES, *_LIMITS, *_WEBHOOKS)
 #: Endpoints that the ops listener has only if there are targets.
 JOBS = (*_JOBS, *_TARGETS)

@@ -18,9 +18,9 @@ from sidecar.cli.output import (
     Unreachable,
     combine,
     fail,
+    print_acts,
     print_json,
     print_result,
-    print_table,
 )
 from sidecar.cli.replica_client import ReplicaOptions, SettingsGroup
 from sidecar.kit.errors import DatabaseError, DatabaseUnavailableError, InputError
@@ -131,8 +131,7 @@ def stays(options: ReplicaOptions, /, room: str, as_json: bool, **period_options
 
 
 def _print_changes(document: dict[str, Any]) -> None:
-    columns = "at", "by", "what", "visitor", "detail"
-    print_table(columns, ([change[name] for name in columns] for change in document["changes"]))
+    print_acts(document["changes"])
 
 
 @history.command()
@@ -149,7 +148,9 @@ def changes(options: ReplicaOptions, /, room: str, limit: int, **period_options:
     entries = _run_query(
         options.config, room, lambda history: history.read_changes(room, period, limit=limit)
     )
-    return create_changes_page(room, period, entries, limit).model_dump(by_alias=True)
+    configured = load_settings(options.config).rooms[room]
+    page = create_changes_page(room, period, entries, limit, configured=configured)
+    return page.model_dump(by_alias=True)
 
 
 def _read_period(start: str | None, end: str | None) -> "Period":
@@ -195,19 +196,26 @@ def _run_query(path: str | None, room: str, query: Callable[["History"], Awaitab
         raise click.ClickException(f"the history's database: {error}") from None
 
 
-#: The rows of counts in a report: the field of the count, its title, and the field of the same
+#: The rows of counts in a report: the fields that are added up, the title, and the field of the
 #: count as a share of those who queued, or "".
-_COUNT_ROWS = (
-    ("stays", "Stays that began", ""),
-    ("admitted_at_once", "  let in at once", ""),
-    ("admitted_after_wait", "  let in after a wait", ""),
-    ("abandoned", "  gave up waiting", "abandonment"),
-    ("no_shows", "  called, did not come", "no_show_share"),
-    ("released", "  released by an operator", ""),
-    ("reset", "  waiting at a reset", ""),
-    ("stuck", "  closed as stuck", ""),
-    ("waiting", "  wait still", ""),
-    ("inside", "  are inside still", ""),
+_COUNT_ROWS: tuple[tuple[tuple[str, ...], str, str], ...] = (
+    (("stays",), "Stays that began", ""),
+    (("admitted_at_once", "admitted_after_wait"), "Entered", ""),
+    (("admitted_at_once",), "  at once", ""),
+    (("admitted_after_wait",), "  after a wait", ""),
+    (("abandoned", "no_shows", "waiting"), "Did not enter", ""),
+    (("abandoned",), "  gave up waiting", "abandonment"),
+    (("no_shows",), "  called, did not come", "no_show_share"),
+    (("waiting",), "  wait still", ""),
+    (("finished", "expired", "left"), "Visits that ended", ""),
+    (("finished",), "  finished at the site", ""),
+    (("expired",), "  expired", ""),
+    (("left",), "  left by the visitor", ""),
+    (("inside",), "Inside still", ""),
+    (("released", "reset", "stuck"), "Ended otherwise", ""),
+    (("released",), "  released by an operator", ""),
+    (("reset",), "  waiting at a reset", ""),
+    (("stuck",), "  closed as stuck", ""),
 )
 #: The rows of durations in a report: the title of the row, and the fields of its durations.
 _TIME_ROWS = (
@@ -221,12 +229,12 @@ def _format_report(report: dict[str, Any]) -> str:
     start, end = (datetime.fromisoformat(report[name]).astimezone() for name in ("from", "to"))
     period = f"{start:%Y-%m-%d %H:%M:%S} to {end:%Y-%m-%d %H:%M:%S %Z}"
     lines = [f"{report['room']}, {period}", ""]
-    for name, title, share in _COUNT_ROWS:
+    for names, title, share in _COUNT_ROWS:
         share_text = f"  {report[share]:.1%} of those who queued" if report.get(share) else ""
-        lines.append(f"{title:<28}{report[name]:>10,}{share_text}")
+        lines.append(f"{title:<28}{sum(report[name] for name in names):>10,}{share_text}")
     lines.append("")
-    for title, names in _TIME_ROWS:
-        times = [(name.rpartition("_")[2], report[name]) for name in names]
+    for title, fields in _TIME_ROWS:
+        times = [(name.rpartition("_")[2], report[name]) for name in fields]
         text = ", ".join(f"{name} {_format_duration(s)}" for name, s in times if s is not None)
         lines.append(f"{title:<28}{text or 'nobody to say it of'}")
     fairness = "all were called in order"

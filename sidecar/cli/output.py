@@ -95,6 +95,15 @@ def print_table(
     Console(highlight=False, markup=False, emoji=False).print(grid)
 
 
+def print_acts(acts: Iterable[Mapping[str, Any]], *more: str) -> None:
+    """Print a row for each action of operators, with the columns `more` too. Changes of settings
+    are put in words."""
+    columns = "at", *more, "by", "what", "visitor", "detail"
+    changes = {"change", "undo"}
+    rows = ({**act, "detail": act["text"]} if act["what"] in changes else act for act in acts)
+    print_table(columns, ([row[name] for name in columns] for row in rows))
+
+
 def add_colour(text: str, colour: str) -> str:
     """Colour a text, unless NO_COLOR is set. click removes the colour outside a terminal."""
     return text if "NO_COLOR" in os.environ else click.style(text, fg=colour)

@@ -16,6 +16,7 @@ from sidecar.http.long_poll import LongPolls
 from sidecar.kit.errors import StoreError
 from sidecar.kit.shorten import shorten_values
 from sidecar.kit.tasks import wait_for
+from sidecar.rooms.acts import describe_act, find_stop
 from sidecar.rooms.endpoints.visitors import list_waiting_visitors
 from sidecar.rooms.openings import RoomEvent
 from sidecar.rooms.service import WaitingRoom, WaitingRooms
@@ -91,6 +92,8 @@ class Live(LongPolls):
         #: The counters of each room over the last minute, with the times of their snapshots (ms).
         self._points: dict[str, deque[tuple[int, dict[str, float]]]] = {}
         self._revisions: dict[str, int] = {}
+        #: The log of each room, and its latest acts with their texts.
+        self._acts: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {}
 
     @contextlib.contextmanager
     def count_viewer(self, request: web.Request) -> Iterator[None]:
@@ -98,6 +101,7 @@ class Live(LongPolls):
         if not len(self):  # the data of earlier viewers is old
             self._collected.clear()
             self._points.clear()
+            self._acts.clear()
             self._update_now()
         with self.opened(request):
             yield
@@ -177,7 +181,7 @@ class Live(LongPolls):
         if room.store.is_away:
             return
         try:
-            samples, log_entries = await lists.minutes(HOUR_SAMPLES), await lists.log()
+            samples, acts = await lists.minutes(HOUR_SAMPLES), await lists.log()
             head = await self._read_head(room)
             self._prepend_points(room, samples)
             document = {
@@ -185,13 +189,21 @@ class Live(LongPolls):
                 **self._chart_last_hour(room, samples),
                 "events": [_describe_event(event) for event in room.settings.events],
                 "line": head,
-                "log": log_entries[:LOG_SHOWN],
+                "log": self._describe_acts(room, acts),
             }
             self._store_event(room.name, encode_event("study", document))
         except StoreError as error:
             log.debug("dashboard", room=room.name, error=str(error))
         except Exception:  # try again in five seconds
             log.exception("dashboard", room=room.name)
+
+    def _describe_acts(self, room: WaitingRoom, acts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the latest acts with their texts, which are made again if the log has changed."""
+        if room.name not in self._acts or self._acts[room.name][0] != acts:
+            file = room.file_settings
+            shown = [{**act, "text": describe_act(act, file)} for act in acts[:LOG_SHOWN]]
+            self._acts[room.name] = acts, shown
+        return self._acts[room.name][1]
 
     def _store_event(self, name: str, event: bytes) -> None:
         # An event that has not changed stays the same object, so that viewers get it once.
@@ -216,6 +228,7 @@ class Live(LongPolls):
         snapshot, settings, now_ms = room.snapshot, room.settings, room.clock.now_ms()
         moments = settings.moments(now_ms)
         is_away = room.store.is_away or snapshot is None or now_ms - snapshot.now_ms > MAX_AGE_MS
+        acts, _ = self._acts.get(room.name, ([], []))
         from_store: dict[str, Any] = {}
         if snapshot is not None:
             from_store = {
@@ -231,6 +244,7 @@ class Live(LongPolls):
             "now_ms": now_ms,
             "state": name_state(settings, None if is_away else snapshot),
             "mode": settings.mode,
+            "stopped": find_stop(acts, settings, room.file_settings),
             "phase": moments.phase,
             "event": _describe_event(moments.event),
             "coming": _describe_event(moments.coming),

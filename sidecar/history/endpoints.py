@@ -113,7 +113,9 @@ async def list_changes(
     """List what operators did in a period, latest first."""
     room, history, period = _read_request(request, page)
     changes = await history.read_changes(room.name, period, limit=page.limit, before=page.before)
-    document = schemas.create_changes_page(room.name, period, changes, page.limit)
+    document = schemas.create_changes_page(
+        room.name, period, changes, page.limit, configured=room.file_settings
+    )
     return _make_csv_response(document.changes) if page.format == "csv" else document
 
 

@@ -53,7 +53,7 @@ class Stay:
     called_ms: int | None = None
     admitted_ms: int | None = None
     ended_ms: int | None = None
-    #: session, left, released, silent, swept, no_show, unused, unseen, reset, stuck
+    #: session, left, finished, released, silent, swept, no_show, unused, unseen, reset, stuck
     end_reason: str | None = None
     first_position: int | None = None
     last_position: int | None = None

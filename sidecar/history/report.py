@@ -69,6 +69,8 @@ class Tally:
                 counts["inside"] += 1
             elif stay.end_reason != UNUSED:
                 self.sessions.append(stay.ended_ms - stay.admitted_ms)
+            counts["expired"] += stay.end_reason in {"session", UNUSED}
+            counts["left"] += stay.end_reason == "left"
         elif stay.end_reason in GAVE_UP:
             counts["abandoned"] += 1
             self.patience.append((stay.ended_ms or 0) - began_ms)
@@ -76,7 +78,7 @@ class Tally:
             counts["no_shows"] += 1
         elif stay.ended_ms is None:
             counts["waiting"] += 1
-        if stay.end_reason in {"released", "reset", "stuck"}:
+        if stay.end_reason in {"finished", "released", "reset", "stuck"}:
             counts[stay.end_reason] += 1
         order, has_kept_place = stay.queue_order, stay.moved_ms is None and stay.returns == 0
         if has_queued and has_kept_place and stay.called_ms is not None and order is not None:

@@ -9,7 +9,9 @@ from sidecar.history.model import Period
 from sidecar.http.models import At, OffsetPage, PageParameters, PageReply, Reply, Time, matching
 from sidecar.http.problem_kinds import Kind
 from sidecar.kit.moments import Past
+from sidecar.rooms.acts import add_earlier_values, describe_act
 from sidecar.rooms.schemas.common import RoomAddress
+from sidecar.rooms.settings import RoomSettings
 
 NO_HISTORY = Kind(
     "history_off",
@@ -68,8 +70,8 @@ class StayDocument(Reply):
     queue_order: int | None
     """The order in the queue. The visitor with the lowest order is called next."""
     end_reason: str | None
-    """`session`, `left`, `released`, `silent`, `swept`, `no_show`, `unused`, `unseen`, `reset` or
-    `stuck`."""
+    """`session`, `left`, `finished`, `released`, `silent`, `swept`, `no_show`, `unused`, `unseen`,
+    `reset` or `stuck`."""
     first_position: int | None
     """The position when the visitor joined the queue."""
     last_position: int | None
@@ -146,18 +148,18 @@ class Stays(InPeriod, PageReply):
 
 
 class Change(Reply):
-    model_config = ConfigDict(from_attributes=True)
-
     at: At = Field(validation_alias="at_ms")
     """When the operator acted."""
     by: str = Field(validation_alias="operator")
     """The operator's name, as in the request."""
-    what: str = Field(validation_alias="action")
+    what: str
     """What the operator did."""
     visitor: str
     """The visitor's id. Empty if the action was not about one visitor."""
     detail: str
     """The new values, or the operator's reason."""
+    text: str
+    """What the operator did, in words."""
 
 
 class RoomChanges(InPeriod, PageReply):
@@ -166,10 +168,14 @@ class RoomChanges(InPeriod, PageReply):
 
 
 def create_changes_page(
-    room: str, period: Period, changes: Sequence[Any], limit: int
+    room: str, period: Period, changes: Sequence[Any], limit: int, *, configured: RoomSettings
 ) -> RoomChanges:
-    """Create a page from rows of the table of operators' actions."""
-    documents = [Change.model_validate(change) for change in changes]
+    """Create a page from rows of the table of operators' actions. `configured` are the room's
+    settings in the file."""
+    acts = add_earlier_values([{**row._asdict(), "what": row.action} for row in changes])
+    documents = [
+        Change.model_validate({**act, "text": describe_act(act, configured)}) for act in acts
+    ]
     cursor = f"{changes[-1].ms}-{changes[-1].seq}" if len(changes) == limit else None
     return RoomChanges(**period.describe(room), changes=documents, next=cursor)
 
@@ -184,10 +190,16 @@ class Report(Reply):
     """Visitors admitted without waiting."""
     admitted_after_wait: int = 0
     """Visitors admitted from the queue."""
-    waiting: int = 0
-    """Visitors who are still waiting."""
+    finished: int = 0
+    """Stays that the site ended, as at the end of a purchase."""
+    expired: int = 0
+    """Sessions that ended because no request came any more."""
+    left: int = 0
+    """Sessions that the visitors ended themselves."""
     inside: int = 0
     """Visitors who are still inside."""
+    waiting: int = 0
+    """Visitors who are still waiting."""
     abandoned: int = 0
     """Visitors who gave up waiting."""
     no_shows: int = 0

@@ -27,7 +27,9 @@ def apply_event(stay: Stay | None, event: StreamEvent) -> Stay | None:
         case "expired" | "left" | "released":
             stay.ended_ms = event.at_ms
             has_own_reason = event.kind == "expired" or event.why == "unseen"
-            stay.end_reason = event.why if has_own_reason else event.kind
+            # If an operator did it, the operator's action is the next event.
+            site_or_visitor = "finished" if event.kind == "released" else event.kind
+            stay.end_reason = event.why if has_own_reason else site_or_visitor
             if stay.end_reason == UNUSED and stay.admitted_ms is None:
                 return None
         case "graded":
@@ -35,6 +37,8 @@ def apply_event(stay: Stay | None, event: StreamEvent) -> Stay | None:
             _apply_move(stay, event)
         case "operator" if event.why in {"move", "back"}:
             _apply_move(stay, event)
+        case "operator" if event.why == "release":
+            stay.end_reason = "released"
     return stay
 
 

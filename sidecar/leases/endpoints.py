@@ -30,6 +30,8 @@ from sidecar.leases.holder_names import make_stored_name, split_stored_name
 from sidecar.leases.model import HolderState, LeaseOutcome
 from sidecar.leases.service import LEASES, TemplateLeases
 from sidecar.leases.store import Resource
+from sidecar.visitors.tokens import is_visitor_id
+from sidecar.visitors.visitor_number import visitor_number
 
 
 def _find_template(request: web.Request) -> TemplateLeases:
@@ -74,7 +76,7 @@ async def list_resources(
     """List the resources that somebody holds or waits for."""
     template = _find_template(request)
     if page.find:
-        names = [make_stored_name(page.find, owner) for owner in _list_owners(request)]
+        names = [make_stored_name(page.find, owner) for owner in list_owners(request)]
         resources, next_name = await template.store.find(
             page.find, names, after=page.after, limit=page.limit
         )
@@ -212,7 +214,7 @@ async def release_lease(
     template, owner = _find_template(request), owner_of(request)
     owners = [owner.name]
     if owner.is_operator:
-        owners = _list_owners(request) if params.owner is None else [params.owner]
+        owners = list_owners(request) if params.owner is None else [params.owner]
     state = await template.release(params.resource, params.holder, params.fence, owners=owners)
     if state.outcome is LeaseOutcome.STALE and params.fence is not None:
         raise _make_lease_over_problem(params.resource, params.fence)
@@ -310,7 +312,7 @@ def _make_status(
     )
 
 
-def _list_owners(request: web.Request) -> list[str]:
+def list_owners(request: web.Request) -> list[str]:
     """Return the names of all tokens that a holder may have sent, and "" for browsers."""
     return ["", *OWNERS, *request.app[SETTINGS].tokens]
 
@@ -337,7 +339,8 @@ def _build_resource_members(resource: Resource, max_holders: int = 1000) -> dict
 
 def _build_holder_members(name: str) -> dict[str, Any]:
     holder, owner = split_stored_name(name)
-    return {"holder": holder, "owner": owner or None}
+    number = visitor_number(holder) if not owner and is_visitor_id(holder) else None
+    return {"holder": holder, "owner": owner or None, "number": number}
 
 
 def _to_seconds(ms: int | None) -> float | None:

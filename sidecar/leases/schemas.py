@@ -177,6 +177,8 @@ class LeaseHolder(Reply):
     """The holder, as sent."""
     owner: str | None
     """The name of the token that the holder sent. null: the holder is a browser."""
+    number: str | None
+    """The visitor number of a browser, as on its waiting page. null: the holder is a program."""
     fence: Number | None
     """The fencing number. null: the holder was called and has not taken the lease yet."""
     granted_at: Time | None
@@ -209,6 +211,8 @@ class LeasePlace(Reply):
     """The holder, as sent."""
     owner: str | None
     """The name of the token that the holder sent. null: the holder is a browser."""
+    number: str | None
+    """The visitor number of a browser, as on its waiting page. null: the holder is a program."""
     position: Annotated[int, Field(ge=1)]
     """The position in the queue; 1 is next."""
     joined_at: Time

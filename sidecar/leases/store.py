@@ -14,7 +14,9 @@ from sidecar.leases.settings import LeaseSettings
 from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import text
 from sidecar.storage.redis.scripts import Observer, RedisScripts
+from sidecar.visitors.tokens import is_visitor_id
 from sidecar.visitors.verdict_lifetime import RESPONSE_MS
+from sidecar.visitors.visitor_number import get_id_prefix, read_number, visitor_number
 
 #: The most requests of holders in one script call, so that it does not block Redis for too long.
 BATCH_LIMIT = 64
@@ -25,6 +27,8 @@ LIST_LIMIT = 2000
 #: The most resources in one script call of a search, and the most script calls of one search.
 SEARCH_LIMIT = 500
 MAX_SEARCH_CALLS = 10
+#: How many members one ZSCAN command examines.
+SCAN_COUNT = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,19 +168,24 @@ class LeaseStore:
         self, query: str, holders: Sequence[str], *, after: str = "", limit: int = 100
     ) -> tuple[Sequence[Resource], str | None]:
         """Find resources whose name begins with `query`, that one of `holders` (names in Redis)
-        holds or waits for, or where `query` is the fencing number of a lease.
+        holds or waits for, where `query` is the fencing number of a lease, or the visitor number of
+        a visitor who holds or waits for the resource.
 
         One search reads a limited number of resources. So return also the name after which to
         continue the search, or None if all resources were read."""
         count = min(SEARCH_LIMIT, self._list_limit)
         fence = query if query.isdecimal() else ""
+        number = read_number(query)
         resources: list[Resource] = []
-        for _ in range(MAX_SEARCH_CALLS):
+        # Reading the members of all queues takes one command for each queue.
+        for _ in range(1 if number else MAX_SEARCH_CALLS):
             names = await self._read_names(after, count)
             if not names:
                 return resources, None
             _, reply = await self._run("find", names, [fence, *holders])
             by_holder = set(map(text, reply))
+            if number:
+                by_holder |= await self._find_by_number(names, number)
             matching = [name for name in names if name in by_holder or name.startswith(query)]
             resources += await self._read_resources(matching)
             if len(resources) > limit:
@@ -187,6 +196,27 @@ class LeaseStore:
             if len(resources) == limit:
                 break
         return resources, after
+
+    async def _find_by_number(self, names: Sequence[str], number: str) -> set[str]:
+        """Return those of the resources that a visitor with this number holds or waits for."""
+        found = set()
+        for resource in await self._read_resources(names):
+            holders = [holder.holder for holder in resource.holders]
+            if resource.waiting:
+                holders += await self._scan_queue(resource.name, get_id_prefix(number))
+            if any(is_visitor_id(h) and visitor_number(h) == number for h in holders):
+                found.add(resource.name)
+        return found
+
+    async def _scan_queue(self, resource: str, prefix: str) -> Sequence[str]:
+        """Return the waiting holders of a resource whose names begin with `prefix`."""
+        scan = partial(self._redis.zscan, match=prefix + "*", count=SCAN_COUNT)
+        key = keys.resource_key(self._name, resource, "line")
+        cursor, rows = await self._scripts.command("find", scan, key, 0)
+        while cursor:
+            cursor, more = await self._scripts.command("find", scan, key, cursor)
+            rows += more
+        return [text(holder) for holder, _ in rows]
 
     async def count(self) -> int:
         """Count the resources that somebody holds or waits for."""

@@ -433,6 +433,20 @@ async def test_the_stream_tells_of_every_room(site):
     stream.close()
 
 
+async def test_the_stream_says_who_paused_and_why(site):
+    """`now` has who stopped the room as it is, when and why. `study` has each action in words."""
+    for name, act in (("Ann", "pause?why=no%20stock"), ("Ben", "resume"), ("Cid", "drain")):
+        headers = {**BEARER, "X-Waitroom-Operator": name}
+        assert (await site.ops.post(path(site, f"/{act}"), headers=headers)).status == 200
+        room, study = await look(site)
+        if name == "Ben":
+            assert room["stopped"] is None
+        else:
+            at, why = study["log"][0]["at"], "no stock" if name == "Ann" else ""
+            assert room["stopped"] == {"by": name, "at": at, "why": why}
+    assert [act["text"] for act in study["log"]] == ["drained", "resumed", "paused: no stock"]
+
+
 async def test_the_stream_tells_of_lines_classes_and_events(replica):
     """Each line's length and wait, and whose line somebody at the head stands in; the event that is
     on, with its times and what it sets, and the next one."""

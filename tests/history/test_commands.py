@@ -45,13 +45,14 @@ async def test_a_report_can_be_read(waitroom, record, tmp_path):
     text = await ask("report", "shop")
     assert "Stays that began                     3" in text
     assert "gave up waiting                    1  33.3% of those who queued" in text
+    assert "Did not enter                        3" in text
     assert "all were called in order" in text
     assert json.loads(await ask("report", "shop", "--format", "json"))["waiting"] == 2
     assert (await ask("report", "shop", "--format", "csv")).count("\n") == 2
     header, *lines = (await ask("history", "stays", "shop", "--from", "1h")).splitlines()
     assert header.startswith("visitor,queue_order,")
     assert {line.partition(",")[0] for line in lines} == {ticket.visitor for ticket in tickets}
-    assert 'night shift\tchange\t\t{"message": "soon"}' in await ask("history", "changes", "shop")
+    assert 'night shift\tchange\t\tmessage: "soon"' in await ask("history", "changes", "shop")
     told = json.loads(await ask("history", "visitor", "shop", tickets[2].visitor))
     number = visitor_number(tickets[2].visitor)
     assert json.loads(await ask("history", "visitor", "shop", number.lower())) == told

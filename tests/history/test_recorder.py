@@ -85,6 +85,16 @@ async def test_stays_are_told_as_they_were(record, database, turn):
     assert (await store.snapshot()).events == 0
 
 
+async def test_a_buyer_is_not_released_by_an_operator(record, sqlite):
+    """The site and an operator end sessions in the same way, but the history tells them apart."""
+    it = await record(sqlite.url, total_active_users=2)
+    buyer, fraud = await go_in(it.room.store), await go_in(it.room.store)
+    await it.room.store.leave(buyer.visitor, why="released")
+    await it.room.store.leave(fraud.visitor, why="released", by="night shift")
+    await it.record()
+    assert (await end_of(it, buyer), await end_of(it, fraud)) == ("finished", "released")
+
+
 async def test_a_visitor_who_comes_back_goes_on_with_the_stay(record, database, turn):
     """A visitor who returns, after Redis was emptied or after a silence, has one stay."""
     it = await record(database.url, total_active_users=0, claim_window=7, heartbeat_timeout=20)

@@ -47,8 +47,12 @@ STAYS = {
         [JOINED, event("left", "waiting", 20, position=2)],
         {"ended_ms": 20, "end_reason": "left", "last_position": 2},
     ),
-    "released": (
+    "released by the site": (
         [JOINED, event("released", "session", 20)],
+        {"ended_ms": 20, "end_reason": "finished", "last_position": 4},
+    ),
+    "released by an operator, whose action is the next event": (
+        [JOINED, event("released", "session", 20), event("operator", "release", 20)],
         {"ended_ms": 20, "end_reason": "released", "last_position": 4},
     ),
     "unseen": (
@@ -115,11 +119,25 @@ def test_what_a_report_counts():
         ]
     )
     assert (told.stays, told.admitted_at_once, told.admitted_after_wait) == (10, 2, 2)
+    assert (told.finished, told.expired, told.left) == (0, 1, 1)
     assert (told.waiting, told.inside, told.abandoned, told.no_shows) == (1, 2, 2, 1)
     assert (told.reset, told.stuck, told.released, told.moved) == (1, 1, 0, 1)
     assert (told.abandonment, told.no_show_share) == (0.25, 0.125)
     assert (told.wait_p50, told.wait_max, told.gave_up_after_p50) == (2.0, 4.0, 1.0)
     assert (told.inside_p50, told.inside_p90) == (7.0, 7.0)
+
+
+def test_a_report_tells_buyers_from_those_whom_an_operator_released():
+    """Each end of a session has a count of its own."""
+    reasons = ["finished", "finished", "released", "session", "unused", "left"]
+    told = report(
+        [
+            Stay("v", joined_ms=0, admitted_ms=0, ended_ms=7000, end_reason=reason)
+            for reason in reasons
+        ]
+    )
+    assert (told.admitted_at_once, told.finished, told.released) == (6, 2, 1)
+    assert (told.expired, told.left, told.abandoned) == (2, 1, 0)
 
 
 def test_a_report_of_nobody():

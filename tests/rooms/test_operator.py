@@ -251,6 +251,24 @@ async def test_who_did_what_is_kept(site):
     ]
 
 
+async def test_a_change_may_say_why(site):
+    """The log has the reason, apart and in words. It is no setting."""
+    await ask(site, "POST", "/pause?why=no%20stock", by="anna")
+    await ask(site, "PATCH", "?why=sale%20over", {"total_active_users": 1}, by="ben")
+    room = await ask(site, "POST", "/resume", by="ben")
+    assert room["changed"] == {"total_active_users": 1}
+    log = (await told(site, "/log"))["log"]
+    assert [(act["by"], act["text"], act["why"]) for act in log] == [
+        ("ben", "resumed", ""),
+        ("ben", "total_active_users: 3 → 1: sale over", "sale over"),
+        ("anna", "paused: no stock", "no stock"),
+    ]
+    for more in ("?why=two%0Alines", f"?why={'x' * 201}"):
+        problem = await ask(site, "POST", f"/pause{more}", status=422)
+        assert problem["errors"][0].startswith("why: ")
+    assert (await told(site))["mode"] == "running"
+
+
 @pytest.mark.parametrize(
     ("body", "named"),
     [

@@ -297,7 +297,7 @@ def test_an_operator_changes_a_room(client):
     client.rooms.update("shop", total_active_users=None)
     assert client.rooms.get("shop")["settings"]["total_active_users"] == 1
     assert client.rooms.pause("shop")["mode"] == client.rooms.pause("shop")["mode"] == "paused"
-    assert client.rooms.drain("shop")["mode"] == "draining"
+    assert client.rooms.drain("shop", why="a test")["mode"] == "draining"
     assert client.rooms.resume("shop")["mode"] == "running"
     assert client.rooms.reset("shop") == 0
     assert client.rooms.find("shop", "x" * 22)["state"] == "unknown"
@@ -308,6 +308,7 @@ def test_an_operator_changes_a_room(client):
     ):
         with pytest.raises(RejectedError, match=r"404|422"):
             act()
+    assert "drained: a test" in [entry["text"] for entry in client.rooms.log("shop")]
     entry = client.rooms.log("shop")[0]
     assert "ann" in entry["by"]
     with pytest.raises(RejectedError, match="no room is named 'more'"):

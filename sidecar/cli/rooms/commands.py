@@ -1,5 +1,6 @@
 """The commands `waitroom rooms …`, which show rooms and change them."""
 
+import functools
 import itertools
 import json
 import time
@@ -7,7 +8,7 @@ from typing import Any
 
 import click
 
-from sidecar.cli.output import print_changes, print_json, print_table
+from sidecar.cli.output import print_acts, print_changes, print_json, print_table
 from sidecar.cli.replica_client import (
     ANY_TEXT,
     Client,
@@ -51,9 +52,13 @@ def show(client: Client, room: str) -> Any:
     return client.rooms.get(room)
 
 
+_WHY = click.option("--why", default="", metavar="TEXT", help="For the log.")
+
+
 @rooms.reply_command(print_changes, "room", name="set")
 @click.argument("changes", nargs=-1, required=True, metavar="SETTING=VALUE…")
-def set_(client: Client, room: str, changes: tuple[str, ...]) -> Any:
+@_WHY
+def set_(client: Client, room: str, changes: tuple[str, ...], why: str) -> Any:
     """Change settings of a running room. All replicas apply them within two seconds.
 
     A value is JSON or text; "null" resets to the configured value.
@@ -68,7 +73,11 @@ def set_(client: Client, room: str, changes: tuple[str, ...]) -> Any:
             body[name] = json.loads(text)
         except ValueError:
             body[name] = text
-    return client.rooms.update(room, **body)
+    return client.request("PATCH", build_api_path(_ROOMS, room), body, query=_make_query(why))
+
+
+def _make_query(why: str) -> dict[str, str]:
+    return {"why": why} if why else {}
 
 
 def _print_message(document: Any) -> None:
@@ -114,9 +123,9 @@ def _print_mode(room: Any) -> None:
         click.echo(f'The message "{shown}" is still shown; {hint}')
 
 
-def _change_mode(client: Client, room: str) -> Any:
+def _change_mode(client: Client, room: str, why: str) -> Any:
     verb = str(click.get_current_context().info_name)
-    return client.request("POST", build_api_path(_ROOMS, room, verb))
+    return client.request("POST", build_api_path(_ROOMS, room, verb), query=_make_query(why))
 
 
 @rooms.reply_command(_print_mode, "room")
@@ -131,7 +140,8 @@ for verb, help_text in {
     "pause": "Admit nobody: newcomers queue, visitors inside stay.",
     "drain": "Admit the visitors who wait; nobody new joins the queue.",
 }.items():
-    rooms.reply_command(_print_mode, "room", name=verb, help=help_text)(_change_mode)
+    change_mode = _WHY(functools.partial(_change_mode))
+    rooms.reply_command(_print_mode, "room", name=verb, help=help_text)(change_mode)
 
 
 def _print_place(visitor: Visitor) -> None:
@@ -178,7 +188,7 @@ def release(client: Client, room: str, visitor: str) -> Any:
 @click.argument("where", required=False, metavar="[head|back|POSITION]")
 @click.option("--class", "class_name", metavar="NAME", help="Another class, and its place.")
 @click.option("--no-class", is_flag=True, help="The place of somebody without a class.")
-@click.option("--why", default="", metavar="TEXT", help="For the log.")
+@_WHY
 def move(client: Client, /, room: str, visitor: str, why: str, **options: Any) -> Any:
     """Move a waiting visitor to the head, to a position (1 is the head), or back to their place
     before the first move; or give them another class. VISITOR is an id, or the number on the
@@ -198,9 +208,7 @@ def move(client: Client, /, room: str, visitor: str, why: str, **options: Any) -
 
 def _print_log(document: dict[str, Any]) -> None:
     rooms = () if "room" in document else ("room",)
-    headings = "at", *rooms, "by", "what", "visitor", "detail"
-    rows = ({**entry, "at": iso(entry["at"])} for entry in document["log"])
-    print_table(headings, ([row[name] for name in headings] for row in rows))
+    print_acts(({**entry, "at": iso(entry["at"])} for entry in document["log"]), *rooms)
 
 
 @rooms.reply_command(_print_log)

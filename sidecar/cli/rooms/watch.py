@@ -319,8 +319,7 @@ class _Screen:
         log.add_row()
         for room, entry in self._log[: max(0, max_entries)]:
             at = format_time(datetime.fromtimestamp(entry["at"] / 1000, UTC))
-            texts = filter(None, (entry["what"], entry["visitor"], entry["detail"]))
-            log.add_row(at, room, format_cell(entry["by"]), format_cell(" ".join(texts)))
+            log.add_row(at, room, format_cell(entry["by"]), format_cell(entry["text"]))
         return log
 
 

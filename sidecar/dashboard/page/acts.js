@@ -67,6 +67,12 @@ export async function request(method, address, body) {
   );
 }
 
+// Changes a room's settings. `says` returns a text about the room after the change.
+export async function change(room, method, path, body, says) {
+  const changed = await call(method, `/${room}${path}`, body);
+  return { text: says(changed), undo: () => undo(room, changed.change) };
+}
+
 // Undoes a change of a room's settings, unless the settings were changed again since.
 export async function undo(room, revision) {
   await call('POST', `/${room}/undo`, { revision });
@@ -137,8 +143,8 @@ let shown;
 
 // Opens a dialog. `go` is the button's text, and `stay` that of the other one. With `label` the dialog has a field, whose value
 // `check` validates: it returns an error, or ''. `better` resolves to a text that replaces the
-// first one. With `tick` it has a checkbox. Resolves to the value (true without a label; with a
-// checkbox {isTicked}), or null.
+// first one. With `tick` it has a checkbox. The focus is on Cancel, unless a value is needed.
+// Resolves to the value (true without a label; with a checkbox {isTicked}), or null.
 export function ask(asked) {
   shown = asked;
   document.getElementById('ask-title').textContent = asked.title;
@@ -157,7 +163,7 @@ export function ask(asked) {
   tick.firstElementChild.checked = true;
   wrong.textContent = '';
   const answer = question.open();
-  (asked.label ? input : no).focus();
+  (asked.label && !asked.isOptional ? input : no).focus();
   return answer;
 }
 

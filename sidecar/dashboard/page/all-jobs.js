@@ -344,8 +344,9 @@ async function learnTargets() {
 }
 
 // Opens the list of the target at once, without waiting for the names of other targets.
-function open(target) {
+function open(target, id) {
   form.reset();
+  form.elements.id.value = id ?? '';
   options(ofTarget, target ? [target] : []);
   ofTarget.value = target ?? '';
   turn = 0; // the first look learns the targets
@@ -359,8 +360,8 @@ export function watchJobs() {
     path: 'jobs',
     title: 'Jobs',
     root,
-    open: target => {
-      open(target);
+    open: (target, id) => {
+      open(target, id);
     },
     close: () => watch.close(),
   });

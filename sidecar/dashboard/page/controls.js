@@ -1,7 +1,7 @@
 // The controls of a room. Each control shows the effect of a change before the change, and offers
 // to undo the change.
 
-import { ask, call, tell, undo } from './acts.js';
+import { ask, call, change, tell } from './acts.js';
 import { number, put } from './draw.js';
 import {
   forecast,
@@ -10,6 +10,7 @@ import {
   sayPause,
   sayRate,
   sayResume,
+  sure,
 } from './forecast.js';
 import { isShown, MessageField, textOf } from './message.js';
 import { roomState } from './modes.js';
@@ -28,6 +29,16 @@ export const words = value =>
         : typeof value === 'object'
           ? JSON.stringify(value)
           : String(value);
+
+const because = why => (why ? `?${new URLSearchParams({ why })}` : '');
+// Asks for a reason too, which may be empty. Resolves to the reason, or to null.
+const askWhy = asked =>
+  ask({
+    ...asked,
+    label: 'Why? It goes into the log.',
+    isOptional: true,
+    check: () => '',
+  });
 
 export class Controls {
   constructor(room) {
@@ -92,14 +103,8 @@ export class Controls {
     button.classList.toggle('main', is && isMain);
   }
 
-  // Sends a change. `says` returns a text about the room after the change.
-  async change(method, path, body, says) {
-    const room = await call(method, `/${this.room.name}${path}`, body);
-    return { text: says(room), undo: () => undo(this.room.name, room.change) };
-  }
-
-  set(changes, says) {
-    return this.change('PATCH', '', changes, says);
+  set(changes, says, why = '') {
+    return change(this.room.name, 'PATCH', because(why), changes, says);
   }
 
   // Returns the text of a dialog before and after the forecast has come.
@@ -126,15 +131,22 @@ export class Controls {
       const { word, meaning } = roomState(room);
       return `${word}: ${meaning}`;
     };
-    const post = what => this.change('POST', `/${what}`, undefined, mode);
-    act(
+    const post = (what, why = '') =>
+      change(name, 'POST', `/${what}${because(why)}`, undefined, mode);
+    // Asks, and acts with the reason.
+    const asking = (what, asked, how) =>
+      act(what, async () => {
+        const why = await askWhy(asked());
+        return why == null ? null : how(why);
+      });
+    asking(
       'pause',
-      async () =>
-        (await ask({
-          title: `Pause ${name}?`,
-          go: 'Pause',
-          ...this.foretold(sayPause, { queue_all: true }),
-        })) && post('pause'),
+      () => ({
+        title: `Pause ${name}?`,
+        go: 'Pause',
+        ...this.foretold(sayPause, { queue_all: true }),
+      }),
+      why => post('pause', why),
     );
     // A message about the pause is likely to be wrong after it.
     act('resume', async () => {
@@ -149,24 +161,24 @@ export class Controls {
       });
       return answer && post(`resume?clear_message=${answer.isTicked}`);
     });
-    act(
+    asking(
       'drain',
-      async () =>
-        (await ask({
-          title: `Drain ${name}?`,
-          go: 'Drain',
-          ...this.foretold(sayDrain, { max_waiting: 0, queue_all: false }),
-        })) && post('drain'),
+      () => ({
+        title: `Drain ${name}?`,
+        go: 'Drain',
+        ...this.foretold(sayDrain, { max_waiting: 0, queue_all: false }),
+      }),
+      why => post('drain', why),
     );
-    act(
+    asking(
       'suspend',
-      async () =>
-        (await ask({
-          title: `Suspend ${name}?`,
-          go: 'Suspend',
-          danger: true,
-          text: `The room is off. Everybody passes, uncounted: the ${number(this.state.waiting)} in the queue at their next poll, and all who come. Now ${number(this.state.active)} are inside, of ${number(this.state.settings.total_active_users)}.`,
-        })) && this.set({ suspended: true }, mode),
+      () => ({
+        title: `Suspend ${name}?`,
+        go: 'Suspend',
+        danger: true,
+        text: `The room is off. Everybody passes, uncounted: the ${number(this.state.waiting)} in the queue at their next poll, and all who come. Now ${number(this.state.active)} are inside, of ${number(this.state.settings.total_active_users)}.`,
+      }),
+      why => this.set({ suspended: true }, mode, why),
     );
     act('unsuspend', () =>
       this.set({ suspended: this.state.file.suspended ? false : null }, mode),
@@ -203,10 +215,22 @@ class Field {
       this.send(this.value());
     });
     this.back.addEventListener('click', () => this.send(null));
+    for (const button of this.form.querySelectorAll('[data-step]'))
+      button.addEventListener('click', () => this.step(button.dataset.step));
   }
 
   get isTyped() {
     return this.field.value !== (this.field.dataset.known ?? '');
+  }
+
+  // Changes the number in the field by some percent, by 1 at least. Nothing is sent.
+  step(percent) {
+    const { value, min, max } = this.field,
+      by = Math.max(1, Math.round((Number(value) * Math.abs(percent)) / 100));
+    if (value === '') return;
+    const to = Number(value) + Math.sign(percent) * by;
+    this.field.value = Math.min(Number(max), Math.max(Number(min), to));
+    this.foretell(0);
   }
 
   value() {
@@ -250,20 +274,19 @@ class Field {
 
   send(value) {
     this.hide();
+    const changes = { [this.name]: value };
     tell(this.output, async () => {
-      const done = await this.controls.set(
-        { [this.name]: value },
-        ({ settings }) => {
-          const now = settings[this.name];
-          this.field.value = this.field.dataset.known = String(now ?? '');
-          const { phase, event } = this.controls.state;
-          const isReplaced =
-            phase === 'open' && event?.replaces.includes(this.name);
-          return isReplaced
-            ? `While ${event.name} is open, it is ${words(now)} all the same.`
-            : `It is ${words(now)} now.`;
-        },
-      );
+      if (!(await sure(this.controls.state, changes))) return null;
+      const done = await this.controls.set(changes, ({ settings }) => {
+        const now = settings[this.name];
+        this.field.value = this.field.dataset.known = String(now ?? '');
+        const { phase, event } = this.controls.state;
+        const isReplaced =
+          phase === 'open' && event?.replaces.includes(this.name);
+        return isReplaced
+          ? `While ${event.name} is open, it is ${words(now)} all the same.`
+          : `It is ${words(now)} now.`;
+      });
       return done;
     });
   }

@@ -10,6 +10,7 @@ import { watchTargets } from './targets.js';
 import './webhooks.js';
 import * as log from './log.js';
 import './look.js';
+import './search.js';
 import { begin, title } from './views.js';
 
 const $ = id => document.getElementById(id);
@@ -117,6 +118,7 @@ function now(found) {
   $('empty')?.remove();
   overview.now(found);
   rooms.now(states);
+  log.now(states);
   const waiting = states.reduce((sum, each) => sum + (each.waiting || 0), 0);
   document.title = `${number(waiting)} waiting – ${title()} – Waitroom`;
 }

@@ -1,7 +1,7 @@
 // Describes the effect of a change of a room's settings. The figures are the room's estimate,
 // which the replica computes with the changed settings.
 
-import { call } from './acts.js';
+import { ask, call } from './acts.js';
 import { duration, moment, number } from './draw.js';
 
 const LONGEST_MS = 3000;
@@ -49,6 +49,32 @@ function still({ settings, phase, event }, name, value) {
   if (event?.replaces.includes(name))
     return `While ${event.name} is open, its own value holds: ${words(name, value)} comes after it.`;
   return '';
+}
+
+// Asks before a change of the cap or the rate that admits far more: a cap that more than doubles, or
+// more than twice as many calls. Steps of 10 % do not ask. Resolves to true if it may be made.
+export async function sure(state, changes) {
+  const isAdmission =
+    'total_active_users' in changes || 'new_users_per_minute' in changes;
+  const { total_active_users: cap } = state.settings;
+  const found = isAdmission && (await forecast(state.room, changes));
+  const to =
+    changes.total_active_users === null
+      ? state.file.total_active_users
+      : (changes.total_active_users ?? cap);
+  const [now, then] = found
+    ? [found.now, found.then].map(each => each.called_in_a_minute)
+    : [0, 0];
+  const usual = Math.max(now, Math.ceil(cap / 10), 1);
+  if (to <= 2 * Math.max(cap, 1) && then <= 2 * usual) return true;
+  const isCap = to > cap;
+  return ask({
+    title: isCap
+      ? `Raise the cap from ${number(cap)} to ${number(to)}?`
+      : `Call ${number(then)} in a minute?`,
+    go: isCap ? `Raise to ${number(to)}` : 'Let them in',
+    text: `${found ? `About ${number(then)} are called within a minute; now it is ${number(now)}. ` : ''}Whoever is let in stays: a pause stops only those who come after. To go slowly, use +10 %.`,
+  });
 }
 
 const words = (name, value) =>

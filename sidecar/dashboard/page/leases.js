@@ -29,7 +29,14 @@ const ago = iso =>
 const left = iso =>
   duration(Math.max(0, (Date.parse(iso) - Date.now()) / 1000));
 const settings = () => templates.find(each => each.name === template);
-const from = ({ owner }) => (owner ? `by the token ${owner}` : 'a browser');
+const from = ({ owner, number: short, holder }) =>
+  owner
+    ? `by the token ${owner}`
+    : short
+      ? `a browser, ${holder}`
+      : 'a browser';
+// A visitor is called by the reference on the waiting page.
+const named = ({ holder, number: short }) => short ?? holder;
 const count = (n, one, many) => `${number(n)} ${n === 1 ? one : many}`;
 
 // Returns the badge of a resource: the kind and the text.
@@ -185,7 +192,7 @@ const list = {
     columns: [
       {
         title: 'Holder',
-        fill: (cell, each) => fillTwo(cell, each.holder, from(each)),
+        fill: (cell, each) => fillTwo(cell, named(each), from(each)),
       },
       {
         title: 'Fencing number',
@@ -245,7 +252,7 @@ const list = {
     columns: [
       {
         title: 'Holder',
-        fill: (cell, each) => fillTwo(cell, each.holder, from(each)),
+        fill: (cell, each) => fillTwo(cell, named(each), from(each)),
       },
       {
         title: 'Place',
@@ -283,15 +290,12 @@ const list = {
 };
 
 // Holders with different tokens may have the same name.
-function nameOf({ holder, owner }) {
-  return owner ? `${holder} (${owner})` : holder;
+function nameOf(each) {
+  return each.owner ? `${each.holder} (${each.owner})` : named(each);
 }
 
 function held({ held: all, holders }) {
-  const names = holders
-    .slice(0, HOLDERS)
-    .map(({ holder }) => holder)
-    .join(', ');
+  const names = holders.slice(0, HOLDERS).map(named).join(', ');
   return all > HOLDERS
     ? `${names} and ${number(all - HOLDERS)} more`
     : names || 'nobody';
@@ -354,10 +358,9 @@ const MEANING =
   'No holder is notified: each works on without a lease until it renews or asks, or until its fencing number is refused.';
 
 async function release(items, kind) {
-  const [{ holder }] = items,
-    isOne = items.length === 1;
+  const isOne = items.length === 1;
   const who = isOne
-    ? holder
+    ? named(items[0])
     : kind === 'queue'
       ? `${number(items.length)} places`
       : `${number(items.length)} leases`;

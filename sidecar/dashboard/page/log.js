@@ -1,8 +1,9 @@
 // The log of operators' changes: the view #/log of all rooms, and the latest entries in a room's
 // card.
 
-import { call, may, session, tell, undo } from './acts.js';
+import { call, change, may, session, tell, undo } from './acts.js';
 import { make, moment, number, put } from './draw.js';
+import { sure } from './forecast.js';
 import { isOpen, register } from './views.js';
 
 const PAGE = 50,
@@ -19,9 +20,10 @@ const [ofRoom, ofOperator] = ['room', 'operator'].map(name =>
 const list = $('#log'),
   output = $('output'),
   older = $('[data-do=older]');
-// All entries by their keys, and the time of each room's earliest entry.
+// All entries by their keys, the time of each room's earliest entry, and each room's state.
 const acts = new Map(),
-  ends = new Map();
+  ends = new Map(),
+  states = new Map();
 let shown = PAGE,
   isAll = false,
   ahead = 0,
@@ -45,6 +47,10 @@ function learn(room, each) {
   );
 }
 
+export function now(all) {
+  for (const each of all) states.set(each.room, each);
+}
+
 export function collected({ room, log }) {
   for (const each of log) learn(room, each);
   if (!ends.has(room)) ends.set(room, log.at(-1)?.at ?? Date.now());
@@ -53,103 +59,67 @@ export function collected({ room, log }) {
 
 const sorted = () => [...acts.values()].sort((a, b) => b.at - a.at);
 
-// A change from the history has no earlier value, so it is taken from the change before.
-function withBefore(all) {
-  const known = new Map();
-  for (const act of [...all].reverse()) {
-    if (!act.changes && (act.what === 'change' || act.what === 'undo')) {
-      try {
-        act.changes = Object.fromEntries(
-          Object.entries(JSON.parse(act.detail)).map(([name, value]) => [
-            name,
-            [known.get(`${act.room} ${name}`), value],
-          ]),
-        );
-      } catch {
-        /* a shortened text cannot be parsed, and stays as it is */
-      }
-    }
-    for (const [name, [, after]] of Object.entries(act.changes ?? {}))
-      known.set(`${act.room} ${name}`, after);
-  }
-  return all;
-}
-
-const VERBS = [
-  ['queue_all', 1, true, 'paused'],
-  ['queue_all', 0, true, 'resumed'],
-  ['suspended', 1, true, 'suspended'],
-  ['suspended', 0, true, 'ended the suspension'],
-  ['max_waiting', 1, 0, 'drained'],
-  ['max_waiting', 0, 0, 'resumed'],
-];
-const value = one => (one === null ? 'as configured' : JSON.stringify(one));
-
 const isReal = ([, [from, to]]) => JSON.stringify(from) !== JSON.stringify(to);
 
-export function did({ what, visitor, detail, changes }) {
-  if (what === 'move') return `moved ${visitor} from ${detail}`;
-  if (what === 'back') return `moved ${visitor} back, from ${detail}`;
-  if (what === 'grade') return `gave ${visitor} another class, from ${detail}`;
-  if (what === 'release') return `released ${visitor}`;
-  if (what === 'reset')
-    return `reset the queue: ${number(Number(detail))} places`;
-  if (!changes) return [what, visitor, detail].filter(Boolean).join(' ');
-  const real = Object.fromEntries(Object.entries(changes).filter(isReal));
-  const verb =
-    what === 'undo'
-      ? 'undid'
-      : VERBS.find(
-          ([name, i, is]) => name in real && real[name][i] === is,
-        )?.[3];
-  const steps = Object.entries(real).map(
-    ([name, [from, to]]) =>
-      `${name}: ${from === undefined ? '' : `${value(from)} → `}${value(to)}`,
-  );
-  return [verb, steps.join(', ') || 'no change'].filter(Boolean).join(': ');
+// Returns the values before a change, by setting, that are not in force now. Returns null if there
+// are none.
+function findBefore({ room, what, changes }) {
+  const state = states.get(room);
+  if (!state || !changes || !['change', 'undo'].includes(what)) return null;
+  const { changed = {} } = state;
+  const before = Object.entries(changes)
+    .filter(isReal)
+    .map(([name, [value]]) => [name, value])
+    .filter(([name, value]) => isReal([name, [value, changed[name] ?? null]]));
+  return before.length ? Object.fromEntries(before) : null;
 }
 
-// Draws the entries again if they differ. `result` is the result of an undo.
+function describeBefore(room, before, at) {
+  const [[name, value], ...others] = Object.entries(before);
+  const known = value ?? states.get(room).file[name];
+  const isNumber = !others.length && typeof known === 'number';
+  return `Put back${isNumber ? ` to ${number(known)}` : ''}, as at ${moment(at).slice(0, -3)}`;
+}
+
+const putBack = (room, before, text) => async () =>
+  (await sure(states.get(room), before)) &&
+  change(room, 'PATCH', '', before, () => `Done: ${text.toLowerCase()}.`);
+
+// Draws the entries again if they differ. `result` is the result of a button.
 function draw(into, all, result, hasRoom) {
   const lines = all.map(act => {
-    const texts = [
-      moment(act.at),
-      ...(hasRoom ? [act.room] : []),
-      act.by,
-      did(act),
-    ];
-    return {
-      act,
-      texts,
-      mayUndo:
-        may('operator') &&
-        act.revision != null &&
-        act.what === 'change' &&
-        Object.entries(act.changes).some(isReal) &&
-        Date.now() - ahead - act.at < UNDO_MS,
-    };
+    const { room, at, by, text } = act,
+      texts = [moment(at), ...(hasRoom ? [room] : []), by, text];
+    const mayUndo =
+      act.revision != null &&
+      act.what === 'change' &&
+      Object.entries(act.changes).some(isReal) &&
+      Date.now() - ahead - at < UNDO_MS;
+    if (!may('operator')) return { texts };
+    if (mayUndo)
+      return { texts, go: 'Undo', how: () => undo(room, act.revision) };
+    const before = findBefore(act),
+      go = before && describeBefore(room, before, at);
+    if (!before) return { texts };
+    return { texts, go, how: putBack(room, before, go), kind: 'later' };
   });
-  const key = JSON.stringify(
-    lines.map(({ texts, mayUndo }) => [...texts, mayUndo]),
-  );
+  const key = JSON.stringify(lines);
   if (into.dataset.key === key) return;
   into.dataset.key = key;
   if (into.contains(document.activeElement))
     into.focus({ preventScroll: true });
   into.replaceChildren(
     ...(lines.length
-      ? lines.map(({ act, texts, mayUndo }) => {
+      ? lines.map(({ texts, go, how, kind }) => {
           const item = make('li');
           item.append(
             ...texts.map((text, i) => make(i ? 'span' : 'time', '', text)),
           );
-          if (!mayUndo) return item;
-          const button = make('button', '', 'Undo');
+          if (!go) return item;
+          const button = make('button', kind, go);
           button.type = 'button';
-          button.setAttribute('aria-label', `Undo: ${texts.at(-1)}`);
-          button.addEventListener('click', () =>
-            tell(result, () => undo(act.room, act.revision)),
-          );
+          button.setAttribute('aria-label', `${go}: ${texts.at(-1)}`);
+          button.addEventListener('click', () => tell(result, how));
           item.append(button);
           return item;
         })
@@ -163,7 +133,9 @@ export function latest(card, name, now) {
   ahead = Date.now() - now;
   draw(
     card.querySelector('.latest ol'),
-    withBefore(sorted().filter(({ room }) => room === name)).slice(0, LATEST),
+    sorted()
+      .filter(({ room }) => room === name)
+      .slice(0, LATEST),
     card.querySelector('.latest output'),
     false,
   );
@@ -185,7 +157,7 @@ function options(select, names, all) {
 }
 
 function show() {
-  const all = withBefore(sorted());
+  const all = sorted();
   options(ofRoom, [...ends.keys()].sort(), 'All rooms');
   options(
     ofOperator,

@@ -1,6 +1,6 @@
 // The words for the states of rooms and webhooks, which the replica names.
 
-import { moment } from './draw.js';
+import { duration, moment } from './draw.js';
 
 // The state of a room: the word, its meaning, and how it looks.
 const ROOM = {
@@ -70,4 +70,14 @@ export function webhookState({ state, failing_since: since }) {
   const [word, look] = WEBHOOK[state];
   const time = since && moment(Date.parse(since)).slice(0, -3);
   return [since ? `${word} since ${time}` : word, look];
+}
+
+const STOPPED = { paused: 'Paused', draining: 'Drained', open: 'Suspended' };
+// Says who stopped a room, how long ago, and why; '' if that is not known, or if the room runs.
+export function stoppedBy({ mode, stopped, now_ms: now }) {
+  if (!stopped) return '';
+  const { by, at, why } = stopped;
+  if (!by) return `${STOPPED[mode]} by the settings file`;
+  const ago = duration(Math.max(0, (now - at) / 1000));
+  return `${STOPPED[mode]} by ${by}, ${ago} ago${why ? `: ${why}` : ''}`;
 }

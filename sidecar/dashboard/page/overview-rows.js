@@ -73,6 +73,8 @@ export class Rows {
     const [word, kind] = each.state;
     const [state, ...cells] = row.root.querySelectorAll('td');
     put(state, word);
+    put(row.note, each.note ?? '');
+    row.note.hidden = !each.note;
     if (word) state.dataset.kind = kind;
     state.classList.toggle('state', Boolean(word));
     each.cells.forEach((text, i) => {
@@ -104,14 +106,15 @@ export class Rows {
   }
 
   make(each) {
-    const isLeaf = each.of; // it has no view of its own
+    const isLeaf = each.of, // it has no view of its own
+      note = make('small', 'note-of');
     const root = make('tr'),
       name = make('th'),
       link = make(isLeaf ? 'span' : 'a', '', each.text ?? each.name);
     name.scope = 'row';
     name.title = each.name;
     if (!isLeaf) link.href = `#/${this.path}/${encodeURIComponent(each.name)}`;
-    name.append(link);
+    name.append(link, note);
     root.append(
       name,
       ...this.heads.map(([, , label], i) => {
@@ -121,7 +124,7 @@ export class Rows {
       }),
     );
     if (this.path === 'rooms') root.children[7].classList.add('hour');
-    return { root, name: each.name, of: each.of };
+    return { root, note, name: each.name, of: each.of };
   }
 
   // Rows do not move while the pointer or the focus is on them. Queues stay below their template.

@@ -2,7 +2,7 @@
 
 import { sparkline } from './chart.js';
 import { duration, number, put, rate } from './draw.js';
-import { opening, roomState, webhookState } from './modes.js';
+import { opening, roomState, stoppedBy, webhookState } from './modes.js';
 import { Rows } from './overview-rows.js';
 import * as alerts from './alerts.js';
 import { register } from './views.js';
@@ -170,6 +170,7 @@ function room(state) {
     state: [[word, opening(state)].filter(Boolean).join(', '), look],
     isBusy: state.waiting > 0,
     hour: hours.get(state.room),
+    note: stoppedBy(state),
     cells: [
       `${number(state.active)} / ${number(settings.total_active_users)}`,
       number(state.waiting),

@@ -161,6 +161,12 @@ export class People {
     return row;
   }
 
+  // Looks a visitor up whom the search at the top has found.
+  find(visitor) {
+    this.$('[data-control=look] input').value = visitor;
+    this.search(visitor);
+  }
+
   search(visitor) {
     const look = this.$('[data-control=look]');
     look.scrollIntoView({ block: 'nearest' });
@@ -174,7 +180,7 @@ export class People {
     past.replaceChildren();
     if (!VISITOR.test(visitor))
       throw new Error(
-        'Write a number such as 7K2Q-9XDM, or an id: 22 letters, digits, - and _.',
+        'Write a reference such as 7K2Q-9XDM, or an id: 22 letters, digits, - and _.',
       );
     // The history comes first: it may know a number that no visitor in the room has any more.
     if (session.history) past.replaceChildren(...(await this.past(visitor)));

@@ -3,7 +3,6 @@
 import { call } from './acts.js';
 import { Charts, STEPS } from './chart.js';
 import { duration, rate } from './draw.js';
-import { did } from './log.js';
 
 const DAY = 86400000,
   BEFORE = 900000;
@@ -74,7 +73,7 @@ export class RoomCharts extends Charts {
     const last = rows.at(-1)?.ends_ms ?? Date.now();
     const marks = log
       .filter(act => !act.visitor)
-      .map(act => ({ ms: act.at, text: `${act.by}: ${did(act)}` }));
+      .map(act => ({ ms: act.at, text: `${act.by}: ${act.text}` }));
     for (const {
       name,
       prequeue_from: prequeue,

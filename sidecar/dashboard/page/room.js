@@ -4,7 +4,7 @@ import { Controls, words } from './controls.js';
 import { sayMessage } from './message.js';
 import { clock, date, duration, make, number, put, rate } from './draw.js';
 import { latest } from './log.js';
-import { roomState } from './modes.js';
+import { roomState, stoppedBy } from './modes.js';
 import { People } from './people.js';
 import { RoomCharts } from './room-charts.js';
 
@@ -68,6 +68,8 @@ export class Room {
       page.href = `${state.site}/_waitroom/${encodeURIComponent(this.name)}/?next=/`;
     this.$('.mode').dataset.kind = state.state;
     put(this.$('.meaning'), meaning);
+    put(this.$('.stopped'), stoppedBy(state));
+    this.$('.stopped').hidden = !stoppedBy(state);
     put(
       this.$('.health'),
       state.away

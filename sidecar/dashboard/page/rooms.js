@@ -9,7 +9,8 @@ const nowhere = root.querySelector('.nowhere');
 const cards = new Map(),
   states = new Map(),
   studies = new Map();
-let named = null;
+let named = null,
+  sought = null;
 
 export function now(all) {
   for (const each of all) states.set(each.room, each);
@@ -39,6 +40,8 @@ function show() {
   if (!state) return nowhere;
   const isNew = !card.state;
   card.now(state);
+  if (sought) card.people.find(sought);
+  sought = null;
   if (isNew && studies.has(named)) card.collected(studies.get(named));
   return card.root.querySelector('h1');
 }
@@ -48,8 +51,9 @@ register({
   title: 'Room',
   root,
   isListed: false,
-  open: name => {
+  open: (name, visitor) => {
     named = name ?? '';
+    sought = visitor;
     const heading = show();
     if (studies.has(named)) cards.get(named)?.collected(studies.get(named));
     return heading;

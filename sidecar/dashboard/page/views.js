@@ -8,8 +8,8 @@ let current = null,
   isBegun = false,
   last = null;
 
-// `root` is shown while the hash names `path`. `open(name)` starts what the view needs, with null
-// if the hash has no name, and returns the heading to focus or nothing. `close()` stops it. With
+// `root` is shown while the hash names `path`. `open(name, part)` starts what the view needs, with
+// null where the hash has no name or part, as in #/rooms/sale/VISITOR, and returns the heading to focus or nothing. `close()` stops it. With
 // `isListed` the bar at the top has a link to the view; with `isLast` the link is the last one.
 // Returns that link's item.
 export function register({
@@ -46,31 +46,34 @@ export const title = () => current?.name ?? current?.title ?? '';
 
 // Opens the view that the hash names, or the overview if there is no such view yet.
 function named() {
-  const [path, name] = location.hash
+  const [path, name, part] = location.hash
     .replace(/^#\/?/, '')
     .split('/')
-    .map(part => {
+    .map(text => {
       try {
-        return decodeURIComponent(part);
+        return decodeURIComponent(text);
       } catch {
-        return part;
+        return text;
       }
     });
-  return views.has(path) ? [path, name || null] : ['', null];
+  return views.has(path)
+    ? [path, name || null, part || null]
+    : ['', null, null];
 }
 
 function follow() {
-  const [path, name] = named();
-  if (current && current.path === path && current.name === name) return;
+  const [path, name, part] = named();
+  if ([path, name, part].every((text, i) => current?.address[i] === text))
+    return;
   const isFirst = !current;
   current?.close();
   current?.link.removeAttribute('aria-current');
   const view = views.get(path);
   for (const each of views.values()) each.root.hidden = each !== view;
-  current = { ...view, name };
+  current = { ...view, name, address: [path, name, part] };
   view.link.setAttribute('aria-current', 'page');
   list.scrollLeft = view.link.offsetLeft - list.clientWidth / 3; // a phone shows some of the links
-  const heading = view.open(name) || view.root.querySelector('h1');
+  const heading = view.open(name, part) || view.root.querySelector('h1');
   if (isFirst) return;
   scrollTo(0, 0);
   heading?.focus({ preventScroll: true });

@@ -23,6 +23,7 @@ from sidecar.rooms.schemas.changes import (
     Act,
     ActAddress,
     ChangedRoom,
+    ChangeParameters,
     Changes,
     Forecast,
     Outlook,
@@ -48,12 +49,12 @@ log = structlog.get_logger()
 
 
 @ENDPOINTS.patch(_ROOM, OPERATORS, replies={200: "The room."})
-async def change_room(request: web.Request, _params: RoomAddress, body: Changes) -> ChangedRoom:
+async def change_room(request: web.Request, params: ChangeParameters, body: Changes) -> ChangedRoom:
     """Change settings while the room runs.
 
     The change takes effect on all replicas within two seconds, and survives restarts.
     """
-    return await _change_settings(request, body.model_extra or {})
+    return await _change_settings(request, body.model_extra or {}, why=params.why)
 
 
 @ENDPOINTS.post(_ROOM + "/{act:pause|drain|resume}", OPERATORS, replies={200: "The room."})
@@ -71,7 +72,7 @@ async def act_on_room(request: web.Request, params: ActAddress) -> ChangedRoom:
     }
     if params.clear_message:
         changes["message"] = None
-    return await _change_settings(request, changes)
+    return await _change_settings(request, changes, why=params.why)
 
 
 @ENDPOINTS.post(
@@ -104,7 +105,11 @@ def _describe_last_change(name: str, acts: list[dict[str, Any]]) -> str:
 
 
 async def _change_settings(
-    request: web.Request, changes: dict[str, Any], undone: Mapping[str, str] | None = None
+    request: web.Request,
+    changes: dict[str, Any],
+    undone: Mapping[str, str] | None = None,
+    *,
+    why: str = "",
 ) -> ChangedRoom:
     room = room_of(request)
     if "message" in changes:
@@ -113,9 +118,11 @@ async def _change_settings(
     revision = await room.store.configure(
         {name: None if value is None else new_settings[name] for name, value in changes.items()},
         by=find_logged_name(request),
+        why=why,
         undone=undone,
     )
-    log.info("changed", room=room.name, changes=shorten_values(changes), undoes=undone is not None)
+    shown = {"changes": shorten_values(changes), "undoes": undone is not None, "why": why}
+    log.info("changed", room=room.name, **shown)
     state = make_room_state(room, await room.refresh())
     return ChangedRoom.model_construct(**dict(state), change=revision)
 
@@ -164,7 +171,8 @@ def _make_outlook(pace: Pace) -> Outlook:
 
 
 @ENDPOINTS.get(_ROOM + "/log", VIEWERS, replies={200: "As much of it as Redis keeps."})
-async def get_log(request: web.Request, params: RoomAddress) -> RoomLog:
+async def get_log(request: web.Request, _params: RoomAddress) -> RoomLog:
     """List operators' actions, latest first."""
-    acts = await room_of(request).store.lists.log()
-    return RoomLog(room=params.room, log=[Act.from_log(act) for act in acts])
+    room = room_of(request)
+    acts = await room.store.lists.log()
+    return RoomLog(room=room.name, log=[Act.from_log(act, room.file_settings) for act in acts])

@@ -89,7 +89,7 @@ async def find_visitor(request: web.Request, params: VisitorAddress) -> Visitor:
         room=room.name,
         visitor=id_,
         number=visitor_number(id_),
-        state=_find_state(record),
+        state=find_state(record),
         started_at_ms=record.started_ms,
         ends_at_ms=record.ends_ms,
         revoked_at_ms=record.revoked_ms,
@@ -118,9 +118,10 @@ async def list_waiting_visitors(room: WaitingRoom, *, start: int, limit: int) ->
     ]
 
 
-def _find_state(
+def find_state(
     record: VisitorRecord,
 ) -> Literal["waiting", "called", "inside", "revoked", "unknown"]:
+    """Return the state of a visitor whom operators look up."""
     if record.position is not None:
         return "waiting"
     if record.revoked_ms is not None:

@@ -7,8 +7,11 @@ from pydantic import ConfigDict, Field, model_validator
 
 from sidecar.http.models import Body, Reply, Whole
 from sidecar.http.problem_kinds import Kind
+from sidecar.rooms.acts import describe_act, find_reason
 from sidecar.rooms.schemas.common import Count, Milliseconds, RoomAddress, RoomReply
 from sidecar.rooms.schemas.rooms import RoomState
+from sidecar.rooms.schemas.visitors import Why
+from sidecar.rooms.settings import RoomSettings
 
 UNKNOWN_CHANGE = Kind(
     "unknown_change",
@@ -26,7 +29,12 @@ CHANGED_SINCE = Kind(
 )
 
 
-class ActAddress(RoomAddress):
+class ChangeParameters(RoomAddress):
+    why: Why = ""
+    """The reason, which is written to the log."""
+
+
+class ActAddress(ChangeParameters):
     act: Literal["pause", "drain", "resume"]
     """The action."""
     clear_message: bool = False
@@ -101,6 +109,10 @@ class Act(Reply):
     """The id of the visitor concerned. Empty: the action does not concern one visitor."""
     detail: str
     """The new values, or the operator's reason."""
+    text: str
+    """What the operator did, in words."""
+    why: str
+    """The operator's reason for a change of settings."""
 
     revision: Count | None = None
     """The revision of a change of settings, which an undo names."""
@@ -108,15 +120,17 @@ class Act(Reply):
     """The values before and after a change of settings, by setting."""
 
     @classmethod
-    def from_log(cls, act: dict[str, Any]) -> "Act":
-        """Return the model of an entry of the log, as rooms/store/lists.py returns it."""
+    def from_log(cls, act: dict[str, Any], configured: RoomSettings) -> "Act":
+        """Return the model of an entry of the log, as rooms/store/lists.py returns it. `configured`
+        are the settings of the file."""
         changes = act.get("changes") and {
             name: SettingChange(
                 before=json.loads(before or "null"), after=json.loads(after or "null")
             )
             for name, (before, after) in act["changes"].items()
         }
-        return cls.model_construct(**{**act, "changes": changes})
+        words = {"text": describe_act(act, configured), "why": find_reason(act)}
+        return cls.model_construct(**{**act, **words, "changes": changes})
 
 
 class RoomLog(RoomReply):

@@ -11,6 +11,9 @@ from sidecar.visitors.visitor_number import get_id_prefix, visitor_number
 
 #: How many members one ZSCAN command examines, so that it does not block Redis for long.
 SCAN_COUNT = 1000
+#: The sets with all visitors. Waiting visitors are first, so that a visitor who is called during a
+#: search is found among the active ones.
+SEARCHED = ("due", "active", "revoked")
 
 
 class QueuedVisitor(NamedTuple):
@@ -69,12 +72,23 @@ class Lists(ScriptedCommands):
 
     async def ids_by_number(self, number: str) -> list[str]:
         """Return the ids of the room's visitors who have this visitor number. This scans all
-        visitors, so use it for operators only. Waiting visitors are scanned first, so that a
-        visitor who is called during the scan is found among the active ones."""
+        visitors, so use it for operators only."""
         ids: set[str] = set()
-        for name in ("due", "active", "revoked"):
-            ids |= await self._scan_ids(get_id_prefix(number), name)
-        return sorted(visitor for visitor in ids if visitor_number(visitor) == number)
+        for name in SEARCHED:
+            cursor: int | None = None
+            while cursor != 0:
+                cursor, page = await self.scan_number(name, number, cursor or 0)
+                ids |= page
+        return sorted(ids)
+
+    async def scan_number(self, name: str, number: str, cursor: int = 0) -> tuple[int, set[str]]:
+        """Scan about SCAN_COUNT members of one of SEARCHED. Return the cursor of the next scan (0:
+        all were scanned), and the ids of the visitors who have this visitor number."""
+        match = get_id_prefix(number) + "*"
+        scan = self._redis.zscan(self._key(name), cursor, match=match, count=SCAN_COUNT)
+        next_cursor, rows = await self._send("find", scan)
+        ids = {text(member) for member, _ in rows}
+        return int(next_cursor), {id_ for id_ in ids if visitor_number(id_) == number}
 
     async def filter_present(self, visitors: list[str]) -> set[str]:
         """Return those of the visitors who are waiting or active."""
@@ -98,16 +112,6 @@ class Lists(ScriptedCommands):
         """Return up to `limit` of the room's samples, latest first; 0 means all of them. A sample
         is taken once a minute (rooms/lua/parts/minutes.lua)."""
         return await self._read_list("minutes", limit)
-
-    async def _scan_ids(self, prefix: str, name: str) -> set[str]:
-        key = self._key(name)
-        ids: set[str] = set()
-        cursor: int | None = None
-        while cursor != 0:
-            scan = self._redis.zscan(key, cursor or 0, match=prefix + "*", count=SCAN_COUNT)
-            cursor, rows = await self._send("find", scan)
-            ids |= {text(member) for member, _ in rows}
-        return ids
 
     async def _read_list(self, name: str, limit: int = 0) -> list[dict[str, Any]]:
         rows = self._redis.lrange(self._key(name), 0, limit - 1)

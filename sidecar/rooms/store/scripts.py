@@ -227,16 +227,19 @@ class RoomStore(PlainCommands):
         changes: dict[str, Any],
         *,
         by: str = "",
+        why: str = "",
         undone: Mapping[str, str] | None = None,
     ) -> int:
         """Change settings, which the caller has validated, and return the new revision. None resets
-        a setting to its configured value.
+        a setting to its configured value. `why` is the operator's reason, for the log.
 
         For an undo, `undone` has the JSON values that the undone change had set, by setting. Raises
         ChangedSinceError if a setting no longer has that value.
         """
         what = "change" if undone is None else "undo"
-        args: list[Any] = [by, json.dumps(shorten_values(changes)), what]
+        # No setting is called "why".
+        detail = {**({"why": why} if why else {}), **shorten_values(changes)}
+        args: list[Any] = [by, json.dumps(detail), what]
         expected_values = None if undone is None else split_json_message(undone)
         for name, value in split_message(changes).items():
             expected = "*" if expected_values is None else expected_values[name]

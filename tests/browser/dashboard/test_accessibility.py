@@ -59,6 +59,10 @@ def test_no_rule_is_broken_in_any_view(site, browser, scheme, width, forced):
             width_of_all = page.evaluate("document.documentElement.scrollWidth")
             if width_of_all > width:
                 found[address].append(f"{width_of_all} px wide")
+        page.keyboard.press("/")
+        page.keyboard.type("sal")
+        expect(page.locator("#found a")).to_have_count(1)
+        found["search"] = find_violations(page)
         page.goto(f"{site.dashboard}/wall?room=sale")
         expect(page.locator("h1")).to_be_visible()
         found["wall"] = find_violations(page)

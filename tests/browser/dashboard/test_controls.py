@@ -1,11 +1,14 @@
 """The controls of a room: forecasts of changes, undo, the log, and the queue in pages."""
 
 import functools
+import json
 import re
 
 import pytest
+import redis
 from playwright.sync_api import expect
 
+from sidecar.rooms.redis_keys import room_key
 from sidecar.visitors.visitor_number import visitor_number
 from tests.support.browser import find_violations
 from tests.support.dashboard import (
@@ -15,6 +18,7 @@ from tests.support.dashboard import (
     confirm,
     control,
     log,
+    overview,
     press,
     room,
     said,
@@ -38,6 +42,15 @@ def site():
 def will(page, name, what):
     """Return the element in which a control forecasts its effect."""
     return control(page, name, what).locator(".will")
+
+
+def make_older(site, name, ms):
+    """Let the entries of a room's log be older than they are."""
+    with redis.Redis(unix_socket_path=str(site.redis_socket)) as store:
+        key = room_key(name, "log")
+        for i, row in enumerate(store.lrange(key, 0, -1)):
+            entry = json.loads(row)
+            store.lset(key, i, json.dumps({**entry, "at": entry["at"] - ms}))
 
 
 def cap_of(site, name):
@@ -64,6 +77,7 @@ def test_what_a_change_will_do_is_said_before(site, operator):
     expect(forecast).to_be_hidden()
     cap.fill("21")
     cap.press("Enter")
+    confirm(page, "Raise to 21")
     expect(said(page, "sale", "total_active_users")).to_have_text("✓ It is 21 now.")
     expect(forecast).to_be_hidden()
     expect(room(page, "sale").locator("[data-f=active]")).to_have_text("21")
@@ -172,6 +186,8 @@ def test_one_click_undoes(site, operator):
     ):
         control(page, "act", what).get_by_label(label).fill(value)
         press(control(page, "act", what), re.compile("Set|Show it"))
+        if label == "Cap":
+            confirm(page, "Raise to 9")
         press(control(page, "act", what), "Undo")
         expect(said(page, "act", what)).to_have_text("✓ Undone: it is as it was before.")
         expect(control(page, "act", what).get_by_role("button", name="Undo")).to_have_count(0)
@@ -184,9 +200,9 @@ def test_one_click_undoes(site, operator):
         assert site.room("act")["changed"] == {"new_users_per_minute": 30}
     latest = room(page, "act").locator(".latest li")
     expect(latest).to_have_count(5)
-    expect(latest.nth(0)).to_contain_text("undid: suspended: true → as configured")
-    expect(latest.nth(1)).to_contain_text("suspended: suspended: as configured → true")
-    expect(log(page)).to_contain_text("total_active_users: as configured → 9")
+    expect(latest.nth(0)).to_contain_text("undid a change: ended the suspension")
+    expect(latest.nth(1)).to_contain_text("suspended")
+    expect(log(page)).to_contain_text("total_active_users: 1 → 9")
     expect(log(page)).to_contain_text("new_users_per_minute: 60 → 30")
     site.admin("PATCH", "/rooms/act", {"new_users_per_minute": None})
     assert page.problems == []
@@ -199,6 +215,7 @@ def test_two_operators_do_not_fight(site, operator):
     cap = control(page, "calm", "total_active_users")
     cap.get_by_label("Cap").fill("5")
     press(cap, "Set")
+    confirm(page, "Raise to 5")
     expect(cap.get_by_role("button", name="Undo")).to_be_visible()
     control(other, "calm", "total_active_users").get_by_label("Cap").fill("7")
     press(control(other, "calm", "total_active_users"), "Set")
@@ -306,4 +323,77 @@ def test_one_hand_at_night(site, operator):
     expect(said(page, "calm", "total_active_users")).to_contain_text("Undone")
     expect(log(page).locator("li").first).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert page.problems == []
+
+
+def test_who_paused_and_why_is_said(site, operator):
+    """The head of the room and the overview name the operator and the reason, in each browser. So
+    does the log. After Resume nothing is said."""
+    page, other = operator(), operator("Ben")
+    press(room(page, "calm"), "Pause")
+    confirm(page, "Pause", typed="no stock")
+    said_of = re.compile(r"^Paused by Ada, \d+ s ago: no stock$")
+    for each in (page, other):
+        expect(room(each, "calm").locator(".stopped")).to_have_text(said_of)
+        expect(overview(each).locator("tr", has_text="calm").locator("small")).to_have_text(said_of)
+    expect(log(page)).to_contain_text("paused: no stock")
+    press(room(other, "calm"), "Resume")
+    expect(room(page, "calm").locator(".stopped")).to_be_hidden()
+    assert page.problems == other.problems == []
+
+
+def test_letting_in_far_more_asks_first(site, operator):
+    """A cap that more than doubles, or more than twice as many calls, asks. Steps of 10 % only
+    change the field. Cancel changes nothing."""
+    page = operator()
+    site.admin("PATCH", "/rooms/calm", {"total_active_users": 30})
+    cap = control(page, "calm", "total_active_users")
+    field = cap.get_by_label("Cap: how many")
+    expect(field).to_have_value("30")
+    press(cap, "+10 %")
+    expect(field).to_have_value("33")
+    press(cap, "−10 %")
+    press(cap, "−10 %")
+    expect(field).to_have_value("27")
+    assert cap_of(site, "calm") == 30
+    field.fill("61")
+    press(cap, re.compile("^Set$"))
+    expect(page.locator("#ask-title")).to_have_text("Raise the cap from 30 to 61?")
+    confirm(page, "Cancel")
+    assert cap_of(site, "calm") == 30
+    press(cap, re.compile("^Set$"))
+    confirm(page, "Raise to 61")
+    expect(said(page, "calm", "total_active_users")).to_have_text("✓ It is 61 now.")
+    field.fill("100")
+    press(cap, re.compile("^Set$"))
+    expect(said(page, "calm", "total_active_users")).to_have_text("✓ It is 100 now.")
+    # A higher rate asks if more than twice as many are called.
+    site.admin("PATCH", "/rooms/sale", {"total_active_users": 60, "new_users_per_minute": 1})
+    rate = control(page, "sale", "new_users_per_minute")
+    rate.get_by_label("Rate: let in").fill("40")
+    press(rate, re.compile("^Set$"))
+    expect(page.locator("#ask-title")).to_contain_text(re.compile(r"Call \d+ in a minute\?"))
+    confirm(page, "Cancel")
+    assert site.room("sale")["settings"]["new_users_per_minute"] == 1
+    assert page.problems == []
+
+
+def test_a_change_can_be_put_back_later(site, operator):
+    """After the minute for Undo, each change that is still in force offers to put the values back
+    that were before."""
+    site.admin("PATCH", "/rooms/act", {"total_active_users": 5})
+    site.admin("PATCH", "/rooms/act", {"total_active_users": 2})
+    make_older(site, "act", 120_000)
+    page = operator()
+    latest = room(page, "act").locator(".latest li")
+    expect(latest.nth(0)).to_contain_text(re.compile(r"Put back to 5, as at \d\d:\d\d"))
+    expect(latest.nth(1)).to_contain_text(re.compile(r"Put back to 1, as at \d\d:\d\d"))
+    press(latest.nth(1), "Put back to 1")
+    expect(room(page, "act").locator(".latest output")).to_contain_text("✓ Done: put back to 1")
+    assert site.room("act")["changed"] == {}
+    assert cap_of(site, "act") == 1
+    press(latest.nth(1), "Put back to 5")  # its row moved down
+    expect(page.locator("#ask-title")).to_have_text("Raise the cap from 1 to 5?")
+    confirm(page, "Cancel")
+    assert cap_of(site, "act") == 1
     assert page.problems == []
