@@ -1,5 +1,5 @@
-"""Leases in Redis, case by case: what the model of test_model.py does not say, such as expected
-waits, the moments of heartbeats, bounds of a script, and a Redis that is full, frozen or away."""
+"""Leases in Redis, case by case: stories that the model of test_model.py meets seldom, and what it
+does not say, such as expected waits, bounds of a script, and a Redis that is full or away."""
 
 import asyncio
 
@@ -16,8 +16,14 @@ from sidecar.storage.redis.scripts import Observer
 from tests.support.processes import free_port
 from tests.support.rooms import new_room_name
 
-GRANTED, WAITING = LeaseOutcome.GRANTED, LeaseOutcome.WAITING
-GONE, STALE = LeaseOutcome.GONE, LeaseOutcome.STALE
+GRANTED, WAITING, GONE, FULL, STALE, NOT_RENEWED = (
+    LeaseOutcome.GRANTED,
+    LeaseOutcome.WAITING,
+    LeaseOutcome.GONE,
+    LeaseOutcome.FULL,
+    LeaseOutcome.STALE,
+    LeaseOutcome.NOT_RENEWED,
+)
 
 
 @pytest.fixture
@@ -72,6 +78,125 @@ async def waits_for(store, resource, holder, turn, *, seconds):
         turn.forward(reply.refresh_ms / 1000)
     assert reply.outcome is GRANTED
     return turn.now_ms - began
+
+
+# Stories ----------------------------------------------------------------------------------------
+
+CODES = {"G": GRANTED, "W": WAITING, "-": GONE, "F": FULL, "S": STALE, "N": NOT_RENEWED}
+RENEWS = {"renewable": True}
+#: The steps of three who come back to a queue that has taken three others meanwhile.
+LOST = "; back d:W; rejoin b:W; back c:W; ask b:W0 c:W1 d:W2 x:W3 y:W4 z:W5"
+POLLS = {"heartbeat_interval": 2, "claim_window": 7}
+#: Settings and steps. `+2` lets two seconds pass. `ask a:G b:W1` are two requests of one batch: `a`
+#: is granted the lease, and `b` waits behind one; `G90` ends 90 s after the begin. `look` does not
+#: join; `back` and `rejoin` ask with the order of the lost place. `free` and `renew` name the
+#: holder's n-th lease in the story (`a1`), or another number beside (`a1+1`). `A` is holder `a` at
+#: another resource.
+STORIES = {
+    "as many hold it as the capacity says": (
+        {"capacity": 3}, "ask a:G b:G c:G d:W0 e:W1; +1; free b:G; ask e:W0 d:G c:G"),
+    "where nobody may wait the resource is had or not": (
+        {"max_waiting": 0}, "ask a:G b:F; +60; ask b:G a:F"),
+    "a late holder is at the end, even by no millisecond": (
+        {}, "ask a:G b:W0; +60; ask a:W0 c:W1 b:G"),
+    "a turn begins when the heartbeat is due, and ends with the claim window": (
+        POLLS, "ask a:G b:W0 c:W1; free a:G; +8.999; ask c:W0; look b:G; ask c:W0"),
+    "after the claim window the next is called": (
+        POLLS, "ask a:G b:W0 c:W1; free a:G; +9; ask c:G; look b:-; ask c:G"),
+    "who missed the turn is at the end": (
+        POLLS, "ask a:G b:W0 c:W1 d:W2; free a:G; +9; ask b:W1 d:W0 c:G"),
+    "a head is called while it is overdue by no more than the claim window": (
+        POLLS, "ask a:G b:W0 c:W1; +4; ask a:G c:W1; +5; free a:G; ask c:W0"),
+    "a head that is overdue by more is passed over": (
+        POLLS, "ask a:G b:W0 c:W1; +4; ask a:G c:W1; +5.001; free a:G; ask c:G"),
+    "a late head that asks in the batch keeps its place": (
+        POLLS, "ask a:G b:W0 c:W1; +60; ask c:W0 b:G"),
+    "a turn can be given up": ({}, "ask a:G b:W0 c:W1; free a:G; free b:G; free b:-; ask c:G"),
+    "to release twice is to release once": (
+        {}, "ask a:G b:W0; free a1:G; free a1:-; free b:G; free b:-; free a1:- a1:-"),
+    "an old number releases nothing": (
+        {}, "ask a:G; +60; ask a:G b:W0; free a1:S; free b2:-; ask a:G b:W0"),
+    "a renewal keeps the next waiting": (
+        RENEWS, "ask a:G b:W0" + 3 * "; +50; ask b:W0; renew a1:G; sweep"),
+    "a wrong number renews nothing": (
+        RENEWS, "ask a:G; renew a1-1:S; renew a1+1:S; renew b1:S A1:S"),
+    "a lease that ran out cannot be renewed": (
+        RENEWS, "ask a:G; +60; renew a1:S; ask a:G; renew a1:S"),
+    "the order holds when the clock goes back": (
+        {}, "ask a:G b:W0; +-1.5; ask c:W1; +61.5; ask c:W0 b:G"),
+    "a silent place lapses after the timeout": (
+        {"term": 3600, "max_waiting": 2, "heartbeat_timeout": 30, "heartbeat_interval": 2},
+        "ask a:G b:W0 c:W1; +31; ask b:W0; +1; sweep; ask d:F; +0.001; sweep; ask d:W1 c:F"),
+    "a turn that nobody could take is still there": (
+        {}, "ask a:G b:W0 c:W1; +59; ask b:W0 c:W1; +1; sweep; +600; free b9:-; ask b:G c:W0"),
+    "a turn that nobody could take can be given up": (
+        {}, "ask a:G b:W0 c:W1; +59; ask b:W0 c:W1; +1; sweep; +600; free b:G; ask b:W0 c:G"),
+    "leases come back only while nothing is granted": (
+        RENEWS, "ask a:G; +1; lose; ask B:W0; +60; renew a1:S"),
+    "of one slot the newest lease comes back": (
+        RENEWS, "ask a:G; +3600; ask b:G; lose; +1; renew a1:G; renew b1:G; renew a1:S; look a:-"),
+    "as many leases come back as the capacity says": (
+        {"capacity": 2},
+        "ask a:G b:G; +1; lose; ask x:W0 b:W1 a:W2; renew a1:G; renew b1:G; renew c1:S; ask x:W0"),
+    "a restored lease can be renewed and released": (
+        {**RENEWS, "max_term": 90}, "ask a:G60; +50; lose; renew a1:G90; renew a1:N90; free a1:G"),
+    "a renewal begins the term anew, until the longest": (
+        {**RENEWS, "max_term": 100},
+        "ask a:G60; +30; renew a1:G90; +30; renew a1:G100; +20; renew a1:N100; +20; renew a1:S"),
+    "places come back in their order, even in a full queue": (
+        {"max_waiting": 3},
+        "ask a:G b:W0 c:W1 d:W2; +1; lose; ask x:W0 y:W1 z:W2" + LOST),
+}  # fmt: skip
+
+
+def request(store, verb, name, fences, orders):
+    """Return a request of a story. Without a lease of the holder, `a1` is any holder's lease."""
+    resource, holder = "B" if name[0].isupper() else "A", name[0].lower()
+    numbers = fences.get(holder) or next(iter(fences.values()), [1])
+    which, sign, off = name[1:].partition("-" if "-" in name else "+")
+    fence = numbers[min(int(which), len(numbers)) - 1] + int(sign + off or 0) if which else None
+    match verb:
+        case "free":
+            return store.release(resource, holder, fence)
+        case "renew":
+            return store.renew(resource, holder, fence)
+        case "back" | "rejoin":
+            order = orders[holder]
+            return store.ask(resource, holder, may_join=verb == "rejoin", order=order)
+    return store.ask(resource, holder, may_join=verb == "ask")
+
+
+@pytest.mark.parametrize("story", STORIES)
+async def test_a_story(make, redis, turn, story):
+    """Requests are answered as the story says, and fencing numbers grow."""
+    settings, steps = STORIES[story]
+    store, fences, orders, began_ms = make(**settings), {}, {}, turn.now_ms
+    for step in steps.split("; "):
+        verb, *requests = step.split()
+        if verb == "lose":
+            await lose(redis, store)
+        elif verb == "sweep":
+            await store.sweep()
+        elif verb.startswith("+"):
+            turn.forward(float(verb[1:]))
+        pairs = [each.split(":") for each in requests]
+        calls = (request(store, verb, name, fences, orders) for name, _ in pairs)
+        replies = await asyncio.gather(*calls)
+        for (name, code), reply in zip(pairs, replies, strict=True):
+            assert (reply.outcome, reply.now_ms) == (CODES[code[0]], turn.now_ms), step
+            ends_s = (reply.expires_ms - began_ms) / 1000
+            assert code[1:] in {"", str(reply.ahead) if code[0] == "W" else f"{ends_s:g}"}, step
+            assert reply.started_ms == reply.fence // 1000, step
+            holder, numbers = name[0].lower(), fences.setdefault(name[0].lower(), [])
+            if verb in {"back", "rejoin"}:
+                assert reply.order == orders[holder], step
+            orders[holder] = reply.order
+            if verb in {"ask", "look"} and reply.fence and reply.fence not in numbers:
+                assert reply.fence > max(map(max, filter(None, fences.values())), default=0)
+                numbers.append(reply.fence)
+            if verb != "free" and code[0] in "GN":
+                assert reply.fence, step
+            assert not reply.fence or reply.fence in numbers, step
 
 
 # Holding and waiting ----------------------------------------------------------------------------
