@@ -174,54 +174,67 @@
     }
   }
 
-  // Returns the estimated wait in words, by the same rules as the server.
+  // Returns the wait to show, by the same rules as the server: its lowest and highest number of
+  // minutes, and the step that they are rounded to. A range of 3:1 or more becomes one figure.
+  const pickStep = (minutes, ...mosts) =>
+    [1, 5, 10, 30, 60][
+      mosts.concat(240, Infinity).findIndex(m => minutes <= m)
+    ];
+  function roundWait(low, mid, high) {
+    let step = pickStep(high, 20, 60, 80);
+    const from = Math.floor(low / step) * step,
+      to = Math.ceil(high / step) * step;
+    if (to < 3 * from) return [from, to, step];
+    step = pickStep(mid, 10, 30, 75);
+    const figure = Math.floor(mid / step + 0.5) * step;
+    return figure > 1 ? [figure, figure] : [0, Math.ceil(high)];
+  }
+
+  // Returns the estimated wait in words, and the expected times of the call by the visitor's clock
+  // if the wait is shown as a range.
   function formatWait({
+    measuring,
+    updated_at: at,
     wait_seconds: mid,
     wait_seconds_low: low,
     wait_seconds_high: high,
   }) {
+    if (mid == null)
+      return [measuring ? texts.wait_measuring : texts.wait_unknown, ''];
     if (low == null) low = mid;
     if (high == null) high = mid;
-    if (low == null || high == null) return texts.wait_unknown;
-    if (high <= 60) return texts.wait_less;
-    if (low >= 7200) return texts.wait_more;
-    const step = high <= 1200 ? 1 : high <= 3600 ? 5 : 10;
-    low = Math.floor(low / 60 / step) * step;
-    high = Math.ceil(high / 60 / step) * step;
-    return (low ? texts.wait_about : texts.wait_under).replace(
-      '{n}',
-      low && low < high ? `${low}–${high}` : high,
-    );
+    if (high <= 60) return [texts.wait_less, ''];
+    const [from, to, step] = roundWait(low / 60, mid / 60, high / 60);
+    const isRange = from && from < to;
+    const unit = to < 90 ? 1 : 60;
+    const text =
+      unit > 1 ? texts.wait_hours : from ? texts.wait_about : texts.wait_under;
+    const end = number(to / unit);
+    return [
+      text.replace('{n}', isRange ? `${number(from / unit)}–${end}` : end),
+      isRange ? formatTimes(Date.parse(at), low, high, step) : '',
+    ];
   }
 
-  // Returns the expected times of the call by the visitor's clock, as exact as the words above.
-  function formatCallTimes({
-    updated_at: at,
-    wait_seconds_low: low,
-    wait_seconds_high: high,
-  }) {
-    if (low == null || high <= 60 || low >= 7200) return '';
-    const step = high <= 1200 ? 6e4 : high <= 3600 ? 3e5 : 6e5,
-      from = Date.parse(at) + low * 1000;
-    const time = new Intl.DateTimeFormat(locale, { timeStyle: 'short' });
+  function formatTimes(at, low, high, minutes) {
+    const step = Math.min(minutes, 15) * 6e4;
     const range = [
-      Math.floor(from / step) * step,
-      Math.ceil((from + (high - low) * 1000) / step) * step,
+      Math.floor((at + low * 1000) / step) * step,
+      Math.ceil((at + high * 1000) / step) * step,
     ];
+    const time = new Intl.DateTimeFormat(locale, { timeStyle: 'short' });
     return time.formatRange
       ? time.formatRange(...range)
       : range.map(each => time.format(each)).join(' – ');
   }
 
-  // Returns how many places per minute the visitor moves up.
+  // Returns how many places per minute the visitor moves up, if it is one at least.
   function formatPace({ ahead, wait_seconds: wait }) {
     const exact = ((ahead + 1) / wait) * 60,
       n = exact < 3 ? Math.round(exact * 10) / 10 : Math.round(exact);
-    return !wait || ahead == null
+    return !wait || ahead == null || n < 1
       ? ''
-      : n < 1
-        ? texts.pace_slow
-        : texts.pace.replace('{n}', number(n));
+      : texts.pace.replace('{n}', number(n));
   }
 
   // Returns the visitor number: the first 40 bits of the id, without letters that look like digits.
@@ -411,8 +424,8 @@
     const label =
       labels && (labels[lang] || labels.en || Object.values(labels)[0]);
     put('line', label ? texts.line.replace('{n}', label) : '');
-    put('wait', formatWait(data));
-    const times = formatCallTimes(data);
+    const [wait, times] = formatWait(data);
+    put('wait', wait);
     put('between', times && texts.between.replace('{t}', times));
     put('pace', data.paused ? '' : formatPace(data));
     $('speed').hidden = !$('pace').textContent;

@@ -237,6 +237,11 @@ def _format_report(report: dict[str, Any]) -> str:
         times = [(name.rpartition("_")[2], report[name]) for name in fields]
         text = ", ".join(f"{name} {_format_duration(s)}" for name, s in times if s is not None)
         lines.append(f"{title:<28}{text or 'nobody to say it of'}")
+    record = "none to compare"
+    if report["estimates"]:
+        record = f"the range held for {report['estimates_held']:.0%} of {report['estimates']:,}"
+        record += f", median error {report['estimate_error_p50']:.0%}"
+    lines.append(f"{'Wait estimates':<28}{record}")
     fairness = "all were called in order"
     if report["inversions"]:
         fairness = f"{report['inversions']:,} called after somebody who was behind them"

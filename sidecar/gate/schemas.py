@@ -239,7 +239,7 @@ class Status(Reply):
     ahead: Count | None
     """The number of visitors waiting before this one: the position minus 1."""
     wait_seconds: Count | None
-    """The expected wait. null if it is unknown."""
+    """The expected wait. null if it is unknown, or still being measured."""
     wait_seconds_low: Count | None
     """The lower end of the range in which the true wait is four times in five."""
     wait_seconds_high: Count | None
@@ -269,6 +269,8 @@ class Status(Reply):
     """The event's `timezone`. null if it has none, or UTC."""
     paused: Annotated[Literal[True] | None, optional] = None
     """True if nobody is called at the moment."""
+    measuring: Annotated[Literal[True] | None, optional] = None
+    """True if too few visits have ended to tell the wait."""
     expires_at: Annotated[Time | None, optional] = None
     """When the visitor's lease ends."""
     messages: Annotated[dict[str, str] | None, optional] = None

@@ -8,7 +8,7 @@ from aiohttp import web
 from sidecar.history import lookups, schemas
 from sidecar.history.lookups import HISTORY
 from sidecar.history.model import Period, read_period
-from sidecar.history.report import make_report
+from sidecar.history.report import compute_estimate_steps, make_report
 from sidecar.http.endpoint import VIEWERS, Endpoints
 from sidecar.http.models import Reply
 from sidecar.http.problem_kinds import DATABASE_UNAVAILABLE
@@ -99,6 +99,28 @@ async def get_report(
             "waitroom report, which reads the database itself.",
         )
     return _make_csv_response([report]) if parameters.format == "csv" else report
+
+
+@ENDPOINTS.get(
+    _ROOM_PATH + "/estimates",
+    VIEWERS,
+    replies={200: (schemas.Estimates, "The estimates.")},
+    other_media=_CSV_MEDIA,
+)
+async def list_estimates(
+    request: web.Request, parameters: schemas.EstimatesParameters
+) -> schemas.Estimates | web.Response:
+    """Compare wait estimates with the waits that followed.
+
+    Each minute the estimates of up to four visitors in the queue are recorded. A response
+    compares the first 100,000 at most.
+    """
+    room, history, period = _read_request(request, parameters)
+    promises = await history.find_promises(room.name, period, limit=REPORT_LIMIT)
+    steps = compute_estimate_steps(promises, parameters.step * 1000)
+    if parameters.format == "csv":
+        return _make_csv_response(steps)
+    return schemas.Estimates(**period.describe(room.name), steps=steps)
 
 
 @ENDPOINTS.get(

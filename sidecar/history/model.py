@@ -6,6 +6,7 @@ from typing import Any, Literal
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import InputError
 from sidecar.kit.moments import read_past
+from sidecar.visitors.estimate import Wait
 
 DAY_MS = 86_400_000
 #: The end of the year 9999, the latest time that ISO 8601 can represent.
@@ -21,13 +22,13 @@ class StreamEvent:
     #: The two parts of the event's id in the stream, which is `ms-seq`.
     ms: int
     seq: int
-    #: joined, called, admitted, expired, left, released, graded or operator.
+    #: joined, called, admitted, expired, left, released, graded, promised or operator.
     kind: str
     visitor: str
     #: The reason or, if `kind` is operator, the operator's action.
     why: str
     at_ms: int
-    #: Other fields, as strings: order, joined, position, class, by, detail.
+    #: Other fields, as strings: order, joined, position, class, by, detail, wait, calls, error.
     more: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -71,6 +72,24 @@ class Stay:
         if self.admitted_ms is not None:
             return "inside"
         return "waiting" if self.called_ms is None else "called"
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """A wait estimate for a visitor in the queue, and the wait that followed."""
+
+    at_ms: int
+    wait: Wait
+    waited_s: float
+
+    @property
+    def is_held(self) -> bool:
+        return self.wait.low <= self.waited_s <= self.wait.high
+
+    @property
+    def error(self) -> float:
+        """The error of the estimate as a share of the wait that followed, at least a second."""
+        return abs(self.wait.seconds - self.waited_s) / max(self.waited_s, 1)
 
 
 @dataclass(frozen=True, slots=True)

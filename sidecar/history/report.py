@@ -4,13 +4,15 @@ import math
 from array import array
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
-from sidecar.history.model import UNUSED, Period, Stay
-from sidecar.history.schemas import RoomReport
+from sidecar.history.model import UNUSED, Period, Promise, Stay
+from sidecar.history.schemas import EstimateStep, RoomReport
+from sidecar.kit.clock import iso
 from sidecar.kit.progress import Advance, ignore_progress
 from sidecar.visitors.model import ORDER_BAND
 
@@ -38,7 +40,36 @@ async def make_report(
         advance()
     if limit is not None and tally.counts["stays"] > limit:
         return None
-    return RoomReport(**period.describe(room), **tally.compute_figures())
+    record = compute_record(await history.find_promises(room, period))
+    return RoomReport(**period.describe(room), **tally.compute_figures(), **record)
+
+
+def compute_record(promises: Sequence[Promise]) -> dict[str, Any]:
+    """Return the members of a report about wait estimates."""
+    return {
+        "estimates": len(promises),
+        "estimates_held": round(fmean(one.is_held for one in promises), 4) if promises else None,
+        "estimate_error_p50": round(median(one.error for one in promises), 4) if promises else None,
+    }
+
+
+def compute_estimate_steps(promises: Iterable[Promise], step_ms: int) -> list[EstimateStep]:
+    """Summarize wait estimates by the time at which they were made, oldest first."""
+    steps = []
+    for number, group in groupby(promises, key=lambda one: one.at_ms // step_ms):
+        same_step = list(group)
+        steps.append(
+            EstimateStep(
+                at=iso(number * step_ms),
+                estimates=len(same_step),
+                held=round(fmean(one.is_held for one in same_step), 4),
+                promised_low=median(one.wait.low for one in same_step),
+                promised=median(one.wait.seconds for one in same_step),
+                promised_high=median(one.wait.high for one in same_step),
+                waited=median(one.waited_s for one in same_step),
+            )
+        )
+    return steps
 
 
 class Tally:

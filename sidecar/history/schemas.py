@@ -29,6 +29,9 @@ TOO_MANY_STAYS = Kind(
 )
 
 
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
 class PeriodParameters(RoomAddress):
     from_: Annotated[Past, Field(alias="from", examples=["24h", "2026-11-27T18:00Z"])] = ""
     """When the period begins: a time in ISO 8601, in UTC unless it has a zone, or a duration before
@@ -233,7 +236,40 @@ class Report(Reply):
     who were moved or returned do not count."""
     moved: int = 0
     """Visitors whom an operator moved."""
+    estimates: int = 0
+    """Wait estimates, of a few visitors a minute, with which the wait that followed is compared."""
+    estimates_held: Share | None = None
+    """The share of them whose range held the wait that followed."""
+    estimate_error_p50: float | None = None
+    """The median error of the estimates, as a share of the wait that followed."""
 
 
 class RoomReport(Report, InPeriod):
     pass
+
+
+class EstimatesParameters(PeriodParameters):
+    step: Annotated[int, Field(ge=60, le=86_400)] = 300
+    """The length of a step, in seconds."""
+
+
+class EstimateStep(Reply):
+    at: Time
+    """When the step begins."""
+    estimates: int
+    """Wait estimates made in the step for visitors who were admitted later."""
+    held: Share
+    """The share of them whose range held the wait that followed."""
+    promised_low: float
+    """The median of the lower ends of their ranges, in seconds."""
+    promised: float
+    """Their median, in seconds."""
+    promised_high: float
+    """The median of the upper ends of their ranges, in seconds."""
+    waited: float
+    """The median of the waits that followed, in seconds."""
+
+
+class Estimates(InPeriod):
+    steps: list[EstimateStep]
+    """The steps that have an estimate, oldest first."""

@@ -134,6 +134,7 @@ class Standing:
     #: The expected wait. None if it is unknown.
     wait_ms: int | None = None
     #: The relative error of the room's measured rate: its standard deviation divided by its mean.
+    #: 1: the rate is still being measured.
     spread: float = 1.0
     #: The time until a visitor who exceeded `poll_limit` may poll again.
     limited_ms: int = 0
@@ -150,3 +151,8 @@ class Standing:
     line_waiting: int | None = None
     #: True if the newcomer got the class that the request asked for.
     is_classed: bool = False
+
+    @property
+    def is_measuring(self) -> bool:
+        """Return True if the wait is unknown because too few sessions have ended yet."""
+        return self.wait_ms is not None and self.spread >= 1

@@ -11,6 +11,7 @@ from tests.support.played_page import NOWHERE, SERVER, closed, prequeue
 STATES = {
     "joining": {"state": "not_queued", **NOWHERE, "refresh_after_seconds": 300},
     "waiting": {"wait_seconds_low": 600, "wait_seconds_high": 900, "line": "fast"},
+    "measuring": {"wait_seconds": None, "measuring": True},
     "next": {"position": 1, "ahead": 0},
     "paused": {"paused": True, "message": "We mend a thing.\nBack soon."},
     "admitted": {"state": "admitted", **NOWHERE},

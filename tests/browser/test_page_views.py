@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from playwright.sync_api import expect
 
+from sidecar.gate.page.render import Page
+from sidecar.kit.share import find_share
 from sidecar.visitors.visitor_number import visitor_number
 from tests.support.played_page import ABOUT, LANGUAGES, NOWHERE, SERVER, closed, iso, prequeue
 from tests.support.processes import wait_until
@@ -218,12 +220,47 @@ def test_the_wait_by_the_clock_and_the_speed(play):
     expect(page.get_by_text("this browser keeps your place for 24 hours")).to_be_visible()
     site.again(wait_seconds=780, ahead=16)  # Low speeds have a decimal.
     expect(page.locator("#pace")).to_have_text("about 1.3 a minute")
+    site.again(wait_seconds=780, ahead=11)  # Speeds below one are not shown.
+    expect(page.locator("#speed")).to_be_hidden()
     site.again(state="full", **NOWHERE)
     expect(page.locator("#know li:visible")).to_have_text(["No need to refresh."])
     site.again(paused=True, wait_seconds=780, wait_seconds_low=660, wait_seconds_high=900)
     expect(page.locator("#paused")).to_be_visible()
     expect(page.locator("#between")).to_be_hidden()
     expect(page.locator("#speed")).to_be_hidden()
+
+
+WORDS = {
+    (40, 50, 60): "less than a minute",
+    (10, 50, 110): "less than 2 minutes",
+    (660, 780, 900): "about 11–15 minutes",
+    (100, 440, 1000): "about 7 minutes",  # wider than 3:1
+    (60 * 20, 60 * 50, 60 * 110): "about 50 minutes",
+    (60 * 25, 60 * 40, 60 * 55): "about 25–55 minutes",
+    (60 * 65, 60 * 75, 60 * 85): "about 1–1.5 hours",
+    (60 * 70, 60 * 150, 60 * 300): "about 2.5 hours",
+    (3600 * 5, 3600 * 7, 3600 * 9): "about 5–9 hours",
+}
+
+
+def test_the_wait_in_words(play):
+    """The script and the replica say the same. A clock time is beside a range only."""
+    site = play()
+    page = site.open(wait_seconds=None, measuring=True)
+    expect(page.locator("#wait")).to_have_text("we are still measuring")
+    server = Page(find_share("static"))
+    for (low, middle, high), text in WORDS.items():
+        wait = {"wait_seconds": middle, "wait_seconds_low": low, "wait_seconds_high": high}
+        site.again(**wait)
+        expect(page.locator("#wait")).to_have_text(text)
+        assert page.locator("#between").is_visible() == ("–" in text)
+        assert server.collect_status_values(site.document(), "en")["wait"] == text
+    german = server.collect_status_values(site.document() | dict.fromkeys(wait, 5400), "de")
+    assert german["wait"] == "etwa 1,5 Stunden"
+    unknown = {**site.document(), "wait_seconds": None}
+    assert server.collect_status_values(unknown, "en")["wait"] == "not known yet"
+    unknown["measuring"] = True
+    assert server.collect_status_values(unknown, "en")["wait"] == "we are still measuring"
 
 
 def test_the_bar_never_goes_backwards(play):

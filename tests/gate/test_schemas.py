@@ -50,10 +50,13 @@ async def test_verdicts_are_as_their_models_say(replica, monkeypatch):
     site = await replica()
     own = await replica(total_active_users=0, template="own.html", json_format="cloudflare")
     closed = await replica(events=[{"name": "sale", "opens_at": "2199-01-01T00:00:00Z"}])
+    # Whose wait is known without a measurement, by the rate limit.
+    limited = await replica(total_active_users=100, session_duration=10, new_users_per_minute=6)
     first = await site.check()
     waiting = await site.check()
     await site.room.refresh()
     replies = [
+        *[await limited.check() for _ in range(9)],
         first,
         waiting,
         await site.check(cookie_of(first)),

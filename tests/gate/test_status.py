@@ -37,7 +37,7 @@ async def test_the_status_document(full):
         "state", "position", "waiting", "ahead", "wait_seconds", "wait_seconds_low",
         "wait_seconds_high", "joined_at", "updated_at", "refresh_after_seconds", "message", "room",
         "visitor", "position_above", "line", "phase", "event", "prequeue_from", "opens_at",
-        "closes_at", "timezone",
+        "closes_at", "timezone", "measuring",
     }  # fmt: skip
     assert is_visitor_id(document["visitor"])
     assert document["phase"] == "open"
@@ -45,9 +45,19 @@ async def test_the_status_document(full):
         assert document[unset] is None
     assert document["state"] == "waiting"
     assert (document["position"], document["ahead"], document["waiting"]) == (1, 0, 1)
-    assert document["wait_seconds_low"] <= document["wait_seconds"] <= document["wait_seconds_high"]
+    assert document["measuring"]
+    assert document["wait_seconds"] is document["wait_seconds_low"] is None
     assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00$", document["joined_at"])
     assert 2 <= document["refresh_after_seconds"] <= 60
+
+
+async def test_a_wait_that_the_rate_limit_tells_has_a_range(replica):
+    """Nothing needs to be measured where new_users_per_minute is the rate."""
+    site = await replica(total_active_users=100, session_duration=10, new_users_per_minute=6)
+    replies = [await site.check() for _ in range(9)]
+    document = await (await site.status(cookie_of(replies[-1]))).json()
+    assert (document["state"], "measuring" in document) == ("waiting", False)
+    assert document["wait_seconds_low"] <= document["wait_seconds"] <= document["wait_seconds_high"]
 
 
 async def test_asking_without_a_place_takes_none(full):

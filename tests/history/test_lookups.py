@@ -240,6 +240,9 @@ async def test_the_ops_listener_answers(record, sqlite, turn, aiohttp_client):
         json.loads((await get("stays?from=2h&limit=1"))[2])["stays"][0]["visitor"] == ticket.visitor
     )
     assert json.loads((await get("report"))[2])["stays"] == 1
+    assert json.loads((await get("estimates?step=60"))[2])["steps"] == []
+    assert (await get("estimates?format=csv"))[1] == "text/csv"
+    assert (await get("estimates?step=1"))[0] == 422
     status, _, body = await get("changes?from=1970-01-01&to=2100-01-01")
     assert json.loads(body)["changes"][0]["by"] == "night shift"
     assert (await get("changes?after=12"))[0] == 422

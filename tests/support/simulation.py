@@ -23,7 +23,7 @@ from sidecar.rooms import redis_keys as keys
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store import scripts as rooms
 from sidecar.rooms.store.scripts import RoomStore
-from sidecar.visitors.estimate import Wait, estimate
+from sidecar.visitors.estimate import Wait, estimate, round_range
 from sidecar.visitors.model import Pass, QueueOutcome, Standing, Ticket
 from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
 from tests.support.rooms import new_room_name, without_outages
@@ -142,6 +142,22 @@ class SaleResult:
     def coverage(self) -> float:
         """The share of estimates whose true wait was between `low` and `high`."""
         return statistics.fmean(wait.low <= true <= wait.high for wait, true in self.judged)
+
+    @property
+    def shown(self) -> list[tuple[int, int, float]]:
+        """What the page showed for each judged estimate: the lowest and the highest wait, and the
+        wait that followed, in seconds. Both are equal if one figure was shown."""
+        return [
+            (60 * low, 60 * high, true)
+            for wait, true in self.judged
+            for low, high in [round_range(wait.low, wait.seconds, wait.high)]
+        ]
+
+    @property
+    def highest_bound(self) -> float:
+        """The highest wait that was shown, as a multiple of the wait that followed. Shorter ones
+        than a minute count as a minute, which is the unit on the page."""
+        return max(high / max(true, MINUTE_S) for _, high, true in self.shown)
 
     @property
     def idle(self) -> float:

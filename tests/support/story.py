@@ -44,7 +44,7 @@ def play_story(site, visitor):
     expect(ahead(tab)).to_have_text("0")
     third.goto(f"{site.url}/page/three?x=1&y=2")
     expect(ahead(third)).to_have_text("1")
-    expect(third.locator("#wait")).to_contain_text("minute")
+    expect(third.locator("#wait")).to_contain_text("measuring")
     assert second.url == asked
     assert site.room()["waiting"] == 2
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from sidecar.visitors.estimate import estimate
+from sidecar.visitors.estimate import estimate, round_range
 from sidecar.visitors.model import QueueOutcome, Standing, Ticket
 from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS
 from tests.support.visitors import beat_all, call_in_batches, pass_of, queue
@@ -19,12 +19,29 @@ def standing(wait_ms: int | None, *, ahead: int = 100, spread: float = 0.1) -> S
 
 
 def test_what_cannot_be_known_is_none():
-    """No number is made up where the scripts gave none."""
+    """No number is made up where the scripts gave none, or nothing but the settings' guess."""
     assert estimate(standing(None)) is None
+    assert not standing(None, spread=1).is_measuring
+    assert estimate(standing(600_000, spread=1)) is None
+    assert standing(600_000, spread=1).is_measuring
+
+
+@pytest.mark.parametrize("middle", [*range(5, 3600, 37), *range(3600, 60_000, 1111)])
+@pytest.mark.parametrize("side", [1.01, 1.3, 1.6, 2, 5])
+def test_what_is_shown_is_short_and_holds_the_estimate(middle, side):
+    """Shown are a range of less than 3:1 that holds the true one, or one figure near the middle;
+    "less than" is said of short waits only."""
+    low, high = round_range(middle / side, middle, middle * side)
+    if 0 < low < high:
+        assert 60 * low <= middle / side < middle * side <= 60 * high < 180 * low
+    elif low:
+        assert 0.75 * middle <= 60 * low <= 1.35 * middle
+    else:
+        assert middle * side <= 60 * high < 15 * 60
 
 
 @pytest.mark.parametrize("ahead", [0, 1, 4, 50, 10_000])
-@pytest.mark.parametrize("spread", [0.0, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("spread", [0.0, 0.1, 0.5, 0.999])
 @pytest.mark.parametrize("wait_ms", [0, 1, 1499, 60_000, 86_400_000])
 def test_the_range_holds_the_estimate_and_is_never_negative(wait_ms, ahead, spread):
     wait = estimate(standing(wait_ms, ahead=ahead, spread=spread))
@@ -170,6 +187,9 @@ async def test_a_small_room_learns_how_long_people_really_stay(make_room_store, 
     assert first.wait_ms > 1.5 * (first.ahead + 1) * 30_000
     assert late.wait_ms == pytest.approx((late.ahead + 1) * 30_000, rel=0.25)
     assert late.spread < 0.3
+    measuring = [standing.is_measuring for standing in told]
+    assert measuring == sorted(measuring, reverse=True)
+    assert 8 <= measuring.count(True) <= 16  # some ten
 
 
 async def test_those_who_leave_shorten_the_wait(make_room_store, turn):
@@ -205,6 +225,7 @@ async def test_the_rate_limit_bounds_the_rate(make_room_store):
     last = (await line_up(store, 59))[-1]
     told = await store.beat(last)
     assert told.wait_ms == (told.ahead + 1) * 10_000
+    assert not told.is_measuring  # the limit is the rate
 
 
 async def test_free_slots_are_filled_at_the_limit_then_at_the_rooms_pace(make_room_store):

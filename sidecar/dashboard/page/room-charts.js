@@ -1,8 +1,8 @@
 // The charts of one room, with their marks.
 
-import { call } from './acts.js';
+import { call, session } from './acts.js';
 import { Charts, STEPS } from './chart.js';
-import { duration, rate } from './draw.js';
+import { duration, number, put, rate } from './draw.js';
 
 const DAY = 86400000,
   BEFORE = 900000;
@@ -51,9 +51,24 @@ const CHARTS = [
   },
 ];
 
+// The record of the estimate. It needs a history, from which `show` adds it to the rows.
+const ESTIMATE = {
+  title: 'Estimated and real wait',
+  unit: '',
+  text: duration,
+  steps: STEPS.seconds,
+  series: [
+    { name: 'Waited', kind: 'line', of: row => row.waited ?? null },
+    { name: 'Estimated', kind: 'second', of: row => row.promised ?? null },
+    { name: 'At least', kind: 'limit', of: row => row.promised_low ?? null },
+    { name: 'At most', kind: 'limit', of: row => row.promised_high ?? null },
+  ],
+};
+
 export class RoomCharts extends Charts {
   constructor(name) {
-    super(CHARTS, async (from, until, step) => {
+    const all = session.history ? [...CHARTS, ESTIMATE] : CHARTS;
+    super(all, async (from, until, step) => {
       const asked = new URLSearchParams({
         from: Math.floor(from),
         until: Math.ceil(until),
@@ -61,6 +76,48 @@ export class RoomCharts extends Charts {
       });
       return (await call('GET', `/${name}/series?${asked}`)).steps;
     });
+    this.name = name;
+  }
+
+  async show() {
+    await super.show();
+    const { rows, step, turn } = this;
+    if (!session.history || !rows.length) return;
+    const asked = new URLSearchParams({
+      from: new Date(rows[0].from_ms).toISOString(),
+      to: new Date(rows.at(-1).ends_ms).toISOString(),
+      step: step / 1000,
+    }).toString();
+    if (asked === this.asked) return;
+    this.asked = asked;
+    try {
+      const { steps } = await call('GET', `/${this.name}/estimates?${asked}`);
+      if (turn === this.turn) this.compare(steps);
+    } catch {
+      this.asked = null; // the other charts do not need the history
+    }
+  }
+
+  // Adds the estimates to the rows of their minutes.
+  compare(steps) {
+    let checked = 0,
+      held = 0;
+    for (const each of steps) {
+      const ms = Date.parse(each.at);
+      const row = this.rows.find(
+        ({ from_ms: from, ends_ms: ends }) => from <= ms && ms < ends,
+      );
+      if (row) Object.assign(row, { ...each, at: undefined });
+      checked += each.estimates;
+      held += each.held * each.estimates;
+    }
+    put(
+      this.charts.at(-1).element.querySelector('.hint'),
+      checked
+        ? `the range held for ${Math.round((100 * held) / checked)} % of ${number(checked)}`
+        : 'nothing to compare yet',
+    );
+    this.draw();
   }
 
   // Updates the charts from the columns of the last hour's minutes, the log and the events.

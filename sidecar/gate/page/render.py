@@ -6,7 +6,6 @@ The only source of the page is static/waiting.html. This module fills the source
 """
 
 import html
-import math
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -21,6 +20,7 @@ from sidecar.gate.page.languages import Languages
 from sidecar.gate.page.position import format_count
 from sidecar.gate.page.status_document import parse_updated_ms
 from sidecar.rooms.settings import RoomSettings
+from sidecar.visitors.estimate import round_range
 from sidecar.visitors.visitor_number import visitor_number
 
 _ECHO = re.compile(r'<!--# echo var="(\w+)"(?: encoding="\w+")? default="([^"]*)" -->')
@@ -218,17 +218,14 @@ class Page:
 def _format_wait(texts: Mapping[str, str], document: Mapping[str, Any]) -> str:
     """Return the estimated wait in the same words as static/waiting.js."""
     if document["wait_seconds"] is None:
-        return texts["wait_unknown"]
+        return texts["wait_measuring" if document.get("measuring") else "wait_unknown"]
     low_s, high_s = document["wait_seconds_low"], document["wait_seconds_high"]
     if high_s <= 60:
         return texts["wait_less"]
-    if low_s >= 7200:
-        return texts["wait_more"]
-    step = 60 * (1 if high_s <= 1200 else 5 if high_s <= 3600 else 10)
-    low = low_s // step * step // 60
-    high = math.ceil(high_s / step) * step // 60
-    span = f"{low}–{high}" if 1 <= low < high else str(high)  # noqa: RUF001 - as in print
-    return texts["wait_under" if low < 1 else "wait_about"].replace("{n}", span)
+    low, high = round_range(low_s, document["wait_seconds"], high_s)
+    key, unit = ("wait_hours", 60) if high >= 90 else ("wait_about" if low else "wait_under", 1)
+    numbers = [f"{n / unit:g}".replace(".", texts["decimal"]) for n in sorted({low, high} - {0})]
+    return texts[key].replace("{n}", "–".join(numbers))  # noqa: RUF001 - as in print
 
 
 #: For each view, the names of the translated texts for its heading and its first paragraph.

@@ -53,6 +53,8 @@ def build_document(room: Gate, answer: Answer | None) -> dict[str, Any]:
         document["join_url"] = f"/_waitroom/{room.name}/join?token={room.tokens.write_join()}"
     if answer and _is_paused(room, answer, moments):
         document["paused"] = True
+    if standing and standing.is_measuring and wait is None and state == VisitorState.WAITING:
+        document["measuring"] = True
     if standing and standing.expires_ms and is_resource(room):
         document["expires_at"] = iso(standing.expires_ms)
     return document

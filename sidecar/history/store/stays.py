@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Row, Table, and_, delete, func, insert, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from sidecar.history.model import Period, Stay, StreamEvent
+from sidecar.history.model import Period, Promise, Stay, StreamEvent
 from sidecar.history.stays import apply_event
 from sidecar.history.store.tables import (
     HISTORY,
@@ -23,6 +23,8 @@ from sidecar.history.store.tables import (
 )
 from sidecar.storage.sql import database as sql
 from sidecar.storage.sql.transactions import Transactions
+from sidecar.visitors.estimate import estimate
+from sidecar.visitors.model import QueueOutcome, Standing
 from sidecar.visitors.visitor_number import get_id_prefix, visitor_number
 
 #: How many rows a streamed query fetches at a time.
@@ -293,6 +295,34 @@ class History:
             rows = await connection.stream(query.execution_options(yield_per=_STREAM_ROWS))
             async for row in rows:
                 yield Stay(*row)
+
+    async def find_promises(
+        self, room: str, period: Period, *, limit: int | None = None
+    ) -> list[Promise]:
+        """Return the wait estimates that the room made in a period, oldest first, for visitors who
+        were admitted later and whom no operator moved."""
+        c = entries.c
+        is_of_stay = and_(c.room == events.c.room, c.visitor == events.c.visitor)
+        query = (
+            select(events.c.at_ms, events.c.more, c.admitted_ms)
+            .join(entries, is_of_stay)
+            .where(events.c.room == room, events.c.kind == "promised", c.moved_ms.is_(None))
+            .where(events.c.ms >= period.from_ms, events.c.ms < period.to_ms)
+            .where(c.queued_ms <= events.c.at_ms, c.admitted_ms >= events.c.at_ms)
+            .order_by(events.c.ms, events.c.seq)
+            .limit(limit)
+        )
+        promises = []
+        for at_ms, more, admitted_ms in await self._sql.read(query):
+            wait_ms, calls, rate_error = (
+                int(json.loads(more)[name]) for name in ("wait", "calls", "error")
+            )
+            standing = Standing(
+                QueueOutcome.WAITING, at_ms, wait_ms=wait_ms, calls=calls, spread=rate_error / 1000
+            )
+            if wait := estimate(standing):
+                promises.append(Promise(at_ms, wait, (admitted_ms - at_ms) / 1000))
+        return promises
 
     async def read_changes(
         self, room: str, period: Period, *, limit: int, before: tuple[int, int] | None = None

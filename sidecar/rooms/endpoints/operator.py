@@ -27,7 +27,7 @@ from sidecar.visitors.grants import Grant, compute_expiry_s, new_grant_id
 _NON_COUNTER_FIELDS = {
     *("last_order", "tokens", "tokens_at", "measured_at", "ends", "held_ms", "drops", "waited_ms"),
     *("born", "recovery", "back", "near", "address_at", "drawn_from", "shown_lines", "last_end"),
-    *("keys", "keys_at", "known", "lost_since"),
+    *("keys", "keys_at", "known", "lost_since", "guessed"),
 }
 
 ENDPOINTS = Endpoints("administration", find=room_of, problems=(UNKNOWN_ROOM,))

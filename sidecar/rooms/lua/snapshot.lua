@@ -9,7 +9,7 @@
 --          number of replicas, number of events in the stream, id of the oldest event, phase,
 --          {visitors in a sub-queue, a newcomer's wait there (ms) or -1, …}, number of stored void
 --          tokens, look hash as a flat list}
--- EVENTS  called, expired
+-- EVENTS  called, expired, promised
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/expire"
 -- @include "rooms/parts/call_next"

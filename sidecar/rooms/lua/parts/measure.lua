@@ -1,17 +1,19 @@
 -- Measures what the wait estimate needs: how long a slot is held (held_ms / ends), and how often
 -- waiting visitors give up (drops / waited_ms). The four numbers are exponentially decayed sums.
+-- `guessed` is how much of `ends` is still the guess from the settings.
 -- They decay with each session that ends, not with time, so they cover about the last 2 * cap + 20
 -- sessions: the averaging window.
 local function get_window_size()
   return 2 * cap + 20
 end
 
--- Returns `ends` and `held_ms`. Before the first measurement, they are a guess: a third of the cap
--- (at least one) has ended, each session after session_duration.
+-- Returns `ends`, `held_ms` and `guessed`. Before the first measurement, they are a guess: a third
+-- of the cap (at least one) has ended, each session after session_duration. `guessed` is 0 in a
+-- room that an older version has measured.
 local function read_hold_times()
-  if stats.ends then return stats.ends, stats.held_ms end
+  if stats.ends then return stats.ends, stats.held_ms, stats.guessed or 0 end
   local ends = math.max(1, cap / 3)
-  return ends, ends * session_ms
+  return ends, ends * session_ms, ends
 end
 
 -- Adds the time since the last script to held_ms and waited_ms. This must be the first write of a
@@ -27,7 +29,7 @@ local function measure_elapsed()
     local active = size(ACTIVE)
     if active > 0 then
       local ends, held_ms = read_hold_times()
-      if not stats.ends then stats.ends = ends end
+      if not stats.ends then stats.ends, stats.guessed = ends, ends end
       stats.held_ms = held_ms + since * active
     end
     stats.waited_ms = (stats.waited_ms or 0) + since * size(WAITING)
@@ -38,8 +40,9 @@ end
 -- Counts sessions that ended. overdue_ms: for how long, in total, their slots were counted as held
 -- although the sessions had expired, because no script ran.
 local function measure_ended_sessions(number, overdue_ms)
-  local ends, held_ms = read_hold_times()
+  local ends, held_ms, guessed = read_hold_times()
   local kept = math.exp(-number / get_window_size())
+  stats.guessed = guessed * kept
   stats.ends = (ends + number) * kept
   stats.held_ms = math.max(held_ms - overdue_ms, 1) * kept
   stats.drops = (stats.drops or 0) * kept
@@ -51,12 +54,27 @@ local function measure_drops(number)
   stats.drops = (stats.drops or 0) + number
 end
 
+local estimate_rate_error
+do
+local MEASURED_ENDS = 8 -- ten, decayed as in the smallest room
+
+-- Returns whether the rate of calls is not measured yet: fewer than some ten sessions have ended,
+-- or a third of `ends` or of `held_ms` is the guess from the settings. A rate limit that is far
+-- below the guess needs no measurement.
+local function is_measuring(ends, held_ms, guessed)
+  if per_minute and per_minute / 60000 * held_ms / ends * 2 < cap then return false end
+  return ends - guessed < MEASURED_ENDS or 3 * guessed > ends or 3 * guessed * session_ms > held_ms
+end
+
 -- Returns the relative error of the measured rate, from two parts: the sampling error of an
--- exponentially decayed count, and a bias of up to 0.3 while the averaging window is not full.
--- Until then the rate rests on the guess from the settings and on the first visitors, who are no
--- fair sample: they were admitted together, so they leave together.
-local function estimate_rate_error()
-  local ends = read_hold_times()
-  local bias = 0.3 * math.max(0, 1 - ends / get_window_size())
+-- exponentially decayed count, and a bias. Until the averaging window is full, the rate rests on
+-- the first visitors, who are no fair sample, because they were admitted together and so leave
+-- together; and on the guess. Returns 1 while the rate is measured.
+function estimate_rate_error()
+  local ends, held_ms, guessed = read_hold_times()
+  if is_measuring(ends, held_ms, guessed) then return 1 end
+  local unfair, wrong = 1 - ends / get_window_size(), math.min(guessed * session_ms / held_ms, 0.5)
+  local bias = math.max(0.15 * unfair, 0.7 * wrong)
   return math.min(1, math.sqrt(0.5 / ends + bias * bias))
+end
 end

@@ -1,9 +1,11 @@
+-- @include "rooms/parts/estimate_wait"
+-- @include "rooms/parts/position"
 -- Stores samples of the room for the dashboard's charts: one for each minute of the last two hours,
 -- and one for every five minutes before that, for 24 hours in total. A sample contains the totals
 -- of all counters, so the difference of two samples is what happened between them.
 local store_sample
 do
-local MINUTES_KEPT = 120
+local MINUTES_KEPT, PROMISES = 120, 4
 local SAMPLE_MINUTES = 5
 local SAMPLES_KEPT = MINUTES_KEPT + 22 * 60 / SAMPLE_MINUTES
 
@@ -18,7 +20,28 @@ local function thin_out()
   if five_minutes(old) == five_minutes(before) then redis_call('LREM', MINUTES, -1, old) end
 end
 
--- Stores a sample if the minute has none yet. `wait`: a newcomer's expected wait, ms (-1: unknown).
+-- Logs what some visitors in the queue are promised, so that the history can compare it with the
+-- waits that follow: the last visitor, and others at even distances. The event has the expected
+-- wait (ms), how many visitors are called before, and the relative error of the rate in
+-- thousandths, from which visitors/estimate.py computes the range. Nothing is promised while the
+-- rate is measured.
+local function log_promises()
+  local waiting, rate_error = size(WAITING), estimate_rate_error()
+  if stage ~= 0 or rate_error >= 1 then return end
+  local number = math.min(PROMISES, waiting)
+  for n = 1, number do
+    local rank = math.ceil(waiting * n / number) - 1
+    local visitor, order = unpack(redis_call('ZRANGE', WAITING, int(rank), int(rank), 'WITHSCORES'))
+    local calls = count_calls(tonumber(order), rank)
+    local wait = estimate_wait(calls)
+    if not wait then return end
+    append_event('promised', visitor, 'estimate', 'wait', int(math.floor(wait)),
+      'calls', int(calls), 'error', int(math.floor(1000 * rate_error)))
+  end
+end
+
+-- Stores a sample and logs promises if the minute has no sample yet. `wait`: a newcomer's expected
+-- wait, ms (-1: unknown).
 function store_sample(wait)
   local newest = redis_call('LINDEX', MINUTES, 0)
   local minute = math.floor(now / 60000)
@@ -33,5 +56,6 @@ function store_sample(wait)
   }))
   thin_out()
   redis_call('LTRIM', MINUTES, 0, SAMPLES_KEPT - 1)
+  log_promises()
 end
 end

@@ -8,7 +8,7 @@ do
 -- Each number in EAGER_NUMBERS is read at the start, because every script needs it; each number in
 -- LAZY_NUMBERS on first use.
 local EAGER_NUMBERS = {'measured_at', 'born', 'ends', 'held_ms', 'drops', 'waited_ms', 'recovery',
-  'back', 'keys', 'keys_at', 'known'}
+  'back', 'keys', 'keys_at', 'known', 'guessed'}
 local LAZY_NUMBERS = {'last_order', 'tokens', 'tokens_at', 'near', 'address_at', 'drawn_from',
   'shown_lines', 'last_end', 'lost_since', 'credit_1', 'credit_2', 'credit_3', 'credit_4'}
 IS_NUMBER = {} -- filled without ipairs, which is not available while a library is loaded

@@ -30,6 +30,17 @@ local function remove_arrivals(visitors)
   if is_by_arrival and #visitors > 0 then redis_call('ZREM', ARRIVALS, unpack(visitors)) end
 end
 
+-- Returns how many visitors are called before a visitor with this order and rank in `waiting`; in a
+-- room with sub-queues also how many of them are in the same one, its index (from 1), and the total
+-- length of the sub-queues before it.
+local function count_calls(order, rank)
+  local line, before_line = sub_queue_of(order), 0
+  if not line then return rank, rank end
+  for n = 1, line - 1 do before_line = before_line + get_sub_queue_lengths()[n] end
+  local ahead = rank - before_line - get_drawn_length()
+  return count_calls_before(line, ahead, rank), ahead, line, before_line
+end
+
 -- Returns how many visitors are shown as ahead of a visitor with this rank in `waiting`, how many
 -- are called before, and in a room with sub-queues the index of the sub-queue (from 0) and its
 -- length.
@@ -38,10 +49,7 @@ local function find_shown_position(visitor, order, rank, joined)
   order = tonumber(order)
   if is_drawn(order) then return rank, rank end
   flush()
-  local line, before_line = sub_queue_of(order), 0
-  for n = 1, (line or 1) - 1 do before_line = before_line + get_sub_queue_lengths()[n] end
-  local ahead = line and rank - before_line - get_drawn_length() or rank
-  local calls = line and count_calls_before(line, ahead, rank) or rank
+  local calls, ahead, line, before_line = count_calls(order, rank)
   if is_by_arrival then
     local place = redis_call('ZRANK', ARRIVALS, visitor)
     if not place then -- `arrivals` was lost or deleted since the visitor joined
