@@ -74,7 +74,7 @@ function estimate_rate_error()
   local ends, held_ms, guessed = read_hold_times()
   if is_measuring(ends, held_ms, guessed) then return 1 end
   local unfair, wrong = 1 - ends / get_window_size(), math.min(guessed * session_ms / held_ms, 0.5)
-  local bias = math.max(0.15 * unfair, 0.7 * wrong)
+  local bias = math.max(0.1 * unfair, 0.6 * wrong)
   return math.min(1, math.sqrt(0.5 / ends + bias * bias))
 end
 end
