@@ -29,8 +29,9 @@
     from.find(
       l => base(l) === base(tag) && traditional(l) === traditional(tag),
     ) || from.find(l => base(l) === base(tag));
-  const wanted = [root.lang, ...navigator.languages];
-  const lang = wanted.map(tag => served(tag)).find(Boolean) || 'en';
+  const lang =
+    [root.lang, ...navigator.languages].map(tag => served(tag)).find(Boolean) ||
+    'en';
   // The locale for numbers and times, by the visitor's region.
   let locale = lang + '-u-nu-latn';
   try {
@@ -362,7 +363,8 @@
   // Returns the operator's message, in the visitor's language if there is one in it.
   function message() {
     const all = data.messages || {};
-    const tag = wanted
+    // The page may speak none of the browser's languages.
+    const tag = [...navigator.languages, lang]
       .map(each => served(each, Object.keys(all)))
       .find(Boolean);
     return (tag ? all[tag] : data.message) || '';

@@ -68,6 +68,11 @@ def test_no_number_stands_beside_a_noun_that_has_plurals(tag):
     assert beside <= {"мин", "ч", "в", "min", "godz", "na", "د", "س", "في"}
 
 
+def test_no_line_breaks_before_a_french_colon():
+    """The space before it is one that does not break."""
+    assert not {key: text for key, text in texts_of("fr").items() if re.search(" [:;?!]", text)}
+
+
 @pytest.mark.parametrize("tag", ["ja", "zh-CN", "zh-TW"])
 def test_no_ascii_punctuation_stands_beside_chinese(tag):
     """Chinese and Japanese have marks of their own, as wide as a character."""

@@ -390,7 +390,7 @@ async def test_a_sub_queue_has_a_label_in_the_visitors_language(replica):
     grant = Grants(site.room.name, [KEYS[0]]).sign(Grant("partner", site.turn() // 1000 + 60))
     for language, shown in (
         ("de", "Ihre Warteschlange: Callcenter"),
-        ("fr", "Votre file : Call centre"),
+        ("fr", "Votre file\u00a0: Call centre"),
     ):
         headers = {**HTML, "Accept-Language": language}
         page = await site.edge.get(f"{path}?waitroom_grant={grant}", headers=headers)
