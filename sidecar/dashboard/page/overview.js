@@ -117,27 +117,42 @@ export function others({ leases, limits, targets, webhooks }) {
     firing,
     limits.more,
   );
-  tables.targets.show(targets.rows.map(target), firing, targets.more);
-  tables.webhooks.show(
-    webhooks.rows.map(each => {
-      const [word, look] = webhookState(each);
-      return {
-        name: each.name,
-        kind: 'webhook',
-        state: [word, { draining: 'warn', over: '' }[look] ?? look],
-        cells: [
-          each.host,
-          each.events.join(', '),
-          number(each.waiting),
-          number(each.failed),
-          '',
-          '',
-        ],
-      };
-    }),
-    firing,
-    webhooks.more,
+  const targetRows = targets.rows.map(target);
+  tables.targets.show(targetRows, firing, targets.more);
+  const webhookRows = webhooks.rows.map(webhook);
+  tables.webhooks.show(webhookRows, firing, webhooks.more);
+  put(
+    totals.lastElementChild,
+    [
+      [targetRows, 'targets'],
+      [webhookRows, 'webhooks'],
+    ]
+      .map(([rows, what]) => [
+        rows.filter(({ state: [, look] }) => look === 'lost').length,
+        rows.length,
+        what,
+      ])
+      .filter(([ill]) => ill)
+      .map(([ill, all, what]) => `${ill} of ${all} ${what} in trouble`)
+      .join(' · '),
   );
+}
+
+function webhook(each) {
+  const [word, look] = webhookState(each);
+  return {
+    name: each.name,
+    kind: 'webhook',
+    state: [word, { draining: 'warn', over: '' }[look] ?? look],
+    cells: [
+      each.host,
+      each.events.join(', '),
+      number(each.waiting),
+      number(each.failed),
+      '',
+      '',
+    ],
+  };
 }
 
 // Shows the totals of all rooms, and how many are in each state that is not as usual.
@@ -151,7 +166,7 @@ function sum(rooms) {
       `${number(words.filter(each => each.word === word).length)} ${word.replace(/^[A-Z](?=[a-z])/, first => first.toLowerCase())}`,
   );
   put(
-    totals,
+    totals.firstElementChild,
     [
       `${number(rooms.length)} ${rooms.length === 1 ? 'room' : 'rooms'}${counts.length ? ` (${counts.join(', ')})` : ''}`,
       `${number(total(each => each.waiting))} waiting`,
