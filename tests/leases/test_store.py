@@ -409,6 +409,19 @@ async def test_only_a_number_of_before_brings_a_lease_back(redis, make, turn):
     assert (await store.renew("A", "one", (born - 60_000) * 1000 + 1000)).outcome is GRANTED
 
 
+async def test_newcomers_are_behind_a_place_that_came_back(redis, make, turn):
+    """Newcomers are behind a restored place even if the clock went back."""
+    store = make()
+    _, waits = await ask_all(store, "A", "one", "two")
+    turn.forward(0.5)
+    await lose(redis, store)
+    await store.ask("A", "two", order=waits.order + 499_000)
+    turn.forward(-1)
+    blank = make()
+    assert (await blank.ask("A", "three")).ahead == 1
+    assert (await store.ask("A", "two")).ahead == 0
+
+
 async def test_an_order_that_is_not_of_before_is_not_believed(redis, make, turn):
     """An order from after, or of long before, restores no place."""
     store = make()
