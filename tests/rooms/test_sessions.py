@@ -48,28 +48,6 @@ async def test_a_replica_whose_clock_is_late_finds_the_session(open_room, turn):
     assert "expired" not in (await store.snapshot()).counters
 
 
-async def test_a_session_has_a_longest_duration(make_room_store, turn):
-    """Renewals do not extend a session beyond session_max_duration."""
-    store = make_room_store(session_duration=10, session_max_duration=25)
-    first = pass_ = await go_in(store)
-    for ends_s in (18, 25, 25):
-        turn.forward(8)
-        pass_ = pass_of(pass_.visitor, await store.renew(pass_))
-        assert pass_.expires_ms == first.started_ms + ends_s * 1000
-    turn.forward(1 + GRACE_S)
-    assert (await store.snapshot()).active == 0
-
-
-async def test_sessions_that_are_not_renewed_have_a_fixed_term(open_room, turn):
-    """A renewal returns the end, and does not change it."""
-    store, pass_, _ = await open_room(session_duration=10, disable_session_renewal=True)
-    turn.forward(9)
-    renewed = await store.renew(pass_)
-    assert (renewed.outcome, renewed.expires_ms) == (ADMITTED, pass_.expires_ms)
-    turn.forward(1 + GRACE_S)
-    assert (await store.snapshot()).active == 0
-
-
 async def test_a_fixed_term_is_no_longer_for_a_lost_store(redis, open_room, turn):
     """A restored session ends when it would have ended."""
     store, pass_, _ = await open_room(session_duration=10, disable_session_renewal=True)
@@ -178,29 +156,6 @@ async def test_a_called_bearer_of_a_pass_gets_a_whole_session(redis, make_room_s
 
 
 # Leaving ----------------------------------------------------------------------------------------
-
-
-async def test_release_frees_the_slot_when_no_pass_is_honoured(open_room, turn):
-    """A released session holds its slot until all replicas refuse the pass."""
-    store, pass_, [ticket] = await open_room(waiting=1)
-    assert await store.leave(pass_.visitor, why="released")
-    turn.forward(1)
-    assert not await store.leave(pass_.visitor, why="released")
-    assert (await store.beat(ticket)).outcome is WAITING
-    turn.forward(HOLD_S - 1 - 0.001)
-    assert (await store.beat(ticket)).outcome is WAITING
-    turn.forward(0.001)
-    assert (await store.beat(ticket)).outcome is ADMITTED
-
-
-async def test_a_revoked_pass_is_not_renewed(redis, open_room, turn):
-    """This holds while the slot is taken, and afterwards."""
-    store, pass_, _ = await open_room(total_active_users=2)
-    await store.leave(pass_.visitor)
-    assert (await store.renew(pass_)).outcome is GONE
-    turn.forward(10)
-    assert (await store.renew(pass_)).outcome is GONE
-    assert (await store.snapshot()).active == 0
 
 
 async def test_a_called_visitor_who_leaves_frees_the_slot_at_once(open_room, turn):

@@ -55,14 +55,6 @@ async def test_a_batch_may_hold_the_same_visitor_twice(make_room_store):
     assert leaving == [True, False]
 
 
-async def test_a_late_repeat_of_a_call_does_not_bring_back_who_left(open_room):
-    """A call that timed out may reach Redis after its visitor was released."""
-    store, inside, _ = await open_room(total_active_users=2)
-    assert await store.leave(inside.visitor)
-    assert (await store.enter(inside.visitor)).outcome is GONE
-    assert not (await store.snapshot()).waiting
-
-
 async def test_of_many_racers_exactly_as_many_as_fit_come_in(make_room_store):
     """A hundred newcomers come to each of four replicas at the same time, for five slots."""
     name = f"race-{new_visitor().lower()}"
@@ -73,15 +65,6 @@ async def test_of_many_racers_exactly_as_many_as_fit_come_in(make_room_store):
     outcomes = [standing.outcome for standing in standings]
     assert (outcomes.count(ADMITTED), outcomes.count(WAITING)) == (5, 395)
     assert len({standing.order for standing in standings}) == 400
-
-
-async def test_a_full_line_takes_nobody(open_room):
-    """`max_waiting` refuses newcomers, and keeps those who wait."""
-    store, _, tickets = await open_room(waiting=2, max_waiting=2)
-    refused = await store.enter(new_visitor())
-    assert refused.outcome is QueueOutcome.FULL
-    assert refused.refresh_ms > 0
-    assert [reply.ahead for reply in await beat_all(store, tickets)] == [0, 1]
 
 
 async def test_a_room_that_rejects_has_no_line(open_room, turn):
@@ -108,18 +91,6 @@ async def test_a_random_room_draws_the_order(open_room, turn, monkeypatch):
 
 
 # Calls ----------------------------------------------------------------------------------------
-
-
-async def test_the_silent_head_is_passed_over(open_room, turn):
-    """A visitor who stopped polling is skipped when a slot becomes free."""
-    store, _, (_, second) = await open_room(waiting=2, session_duration=100)
-    for _ in range(11):
-        turn.forward(10)
-        last = await store.beat(second)
-    assert last.outcome is ADMITTED
-    snapshot = await store.snapshot()
-    assert snapshot.waiting == 0
-    assert snapshot.counters["expired_unused"] == 1
 
 
 async def test_a_call_that_nobody_answers_goes_to_the_next(open_room, turn):
@@ -205,15 +176,6 @@ async def test_a_raised_cap_calls_at_once(make_room_store):
     assert (await store.snapshot()).provisional == 2
     outcomes = [reply.outcome for reply in await beat_all(store, tickets)]
     assert outcomes == [ADMITTED, ADMITTED, WAITING]
-
-
-async def test_a_room_that_queues_all_lets_nobody_in(make_room_store):
-    """Free slots stay free until queue_all ends."""
-    store = make_room_store(total_active_users=2, queue_all=True)
-    tickets = await queue(store, 2)
-    assert {reply.outcome for reply in await beat_all(store, tickets)} == {WAITING}
-    await store.configure({"queue_all": False})
-    assert {reply.outcome for reply in await beat_all(store, tickets)} == {ADMITTED}
 
 
 async def test_the_rate_holds_newcomers_and_calls_alike(make_room_store, turn):
