@@ -10,7 +10,7 @@ from sqlalchemy import event, text
 
 from sidecar.app.routes import Services
 from sidecar.history import lookups
-from sidecar.history.model import Period, read_period
+from sidecar.history.model import Period, StreamEvent, read_period
 from sidecar.history.report import make_report
 from sidecar.http.problems import ProblemError
 from sidecar.kit.errors import InputError
@@ -234,6 +234,15 @@ async def test_the_ops_listener_answers(record, sqlite, turn, aiohttp_client):
     number = visitor_number(ticket.visitor)
     assert json.loads((await get(f"visitors/{number}/history"))[2])["visitor"] == ticket.visitor
     assert (await get("visitors/0000-0000/history"))[0] == 404
+    gone = "b" * 22
+    await it.history.write(
+        it.room.name, [StreamEvent(turn(), 0, "admitted", gone, "at_once", turn())]
+    )
+    for visitor, state in ((ticket.visitor, "waiting"), (gone, "recorded")):
+        for asked in (visitor, visitor_number(visitor)):
+            reply = await ops.get("/admin/search", params={"q": asked}, headers=token)
+            (hit,) = (await reply.json())["hits"]
+            assert (hit["id"], hit["of"], hit["state"]) == (visitor, it.room.name, state)
     status, kind, body = await get("stays?format=csv")
     assert (status, kind, body.count("\n")) == (200, "text/csv", 2)
     assert (

@@ -218,18 +218,15 @@ class History:
         """Return the ids of the visitors who have this visitor number."""
         return [visitor for _, visitor in await self.find_in_rooms([room], number)]
 
-    async def find_in_rooms(
-        self, rooms: Sequence[str], number: str, *, limit: int | None = None
-    ) -> list[tuple[str, str]]:
-        """Return (room, id) of the visitors of these rooms who have this visitor number. `limit` is
-        the most visitors to look at."""
+    async def find_in_rooms(self, rooms: Sequence[str], number: str) -> list[tuple[str, str]]:
+        """Return (room, id) of the visitors of these rooms who have this visitor number."""
         prefix, visitor = get_id_prefix(number), entries.c.visitor
         if self._is_postgresql:  # the order of its strings depends on the collation
             has_prefix = visitor.startswith(prefix, autoescape=True)
         else:  # a range uses the index; every character of an id sorts before ~
             has_prefix = and_(visitor >= prefix, visitor < prefix + "~")
         query = select(entries.c.room, visitor).where(entries.c.room.in_(rooms), has_prefix)
-        rows = await self._sql.read(query.order_by(entries.c.room, visitor).limit(limit))
+        rows = await self._sql.read(query.order_by(entries.c.room, visitor))
         return [(room, id_) for room, id_ in rows if visitor_number(id_) == number]
 
     async def find_events(self, room: str, visitor: str, *, limit: int) -> list[StreamEvent]:
