@@ -107,7 +107,7 @@ def _name_state(target: Target, state: QueueState) -> str:
     if target.settings.paused:
         return "paused"
     if state.breaker in {"open", "trial"}:
-        return "stopped" if state.breaker == "open" else "trying"
+        return "failing" if state.breaker == "open" else "trying"
     if not state.is_ready:
         return "coming back"
     return "running" if has_runner(target.settings, state) else "no runner"

@@ -17,6 +17,8 @@ HELD_MOST, AFTER_TRIAL = 3600 * S, S
 AHEAD = 20
 #: The algorithms of a rate, by their numbers in a target's state. None: no rate.
 COUNTED_BY = [None, "fixed_window", "sliding_window", "token_bucket", "leaky_bucket"]
+#: The counters of which each minute with calls has a sample.
+SAMPLED = ("completed", "failed", "retried")
 #: What each word about an active job means.
 WHERE = {"r": "running", "c": "called", "u": "used"}
 
@@ -63,6 +65,8 @@ class Target:
     #: When a worker last asked for offline jobs, to the second.
     runner: int = 0
     counters: dict[str, int] = field(default_factory=dict)
+    #: The minute in which SAMPLED counters last grew, and what they were before; latest first.
+    minutes: list[tuple[int, ...]] = field(default_factory=list)
     rates: dict[str, Key] = field(default_factory=dict)
     now: int = 0
 
@@ -83,6 +87,9 @@ class Target:
         return "open" if self.open_until > self.now else "trial"
 
     def count(self, name) -> None:
+        minute = self.now // (60 * S)
+        if name in SAMPLED and minute not in {at for at, *_ in self.minutes[:1]}:
+            self.minutes.insert(0, (minute, *(self.counters.get(each, 0) for each in SAMPLED)))
         self.counters[name] = self.counters.get(name, 0) + 1
 
     def is_in(self, job) -> bool:

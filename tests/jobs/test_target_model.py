@@ -452,7 +452,7 @@ class TargetMachine(StoreMachine):
             assert getattr(seen, part) == getattr(model, part), part
         for part in (
             "ready", "born", "last_order", "last_fence", "failures", "opened", "open_until",
-            "held_until", "runner", "counted_by", "last_call", "counters",
+            "held_until", "runner", "counted_by", "last_call", "counters", "minutes",
         ):  # fmt: skip
             assert getattr(seen, part) == getattr(model, part), part
         assert seen.mean == pytest.approx(model.mean)
@@ -476,7 +476,8 @@ async def look(redis, name) -> Target:
             asks.zrange(target_key(name, part), 0, -1, withscores=True)
         for part in ("online", "aborts"):
             asks.smembers(target_key(name, part))
-        state, orders, facts, *zsets, online, aborts = await asks.execute()
+        asks.lrange(target_key(name, "minutes"), 0, -1)
+        state, orders, facts, *zsets, online, aborts, minutes = await asks.execute()
     line, later, active, ended, reserved = (
         {member.decode(): int(score) for member, score in rows} for rows in zsets
     )
@@ -486,6 +487,8 @@ async def look(redis, name) -> Target:
     assert facts.keys() == active.keys()
     numbers = {key.decode(): float(value) for key, value in state.items()}
     mean = numbers.pop("mean_us", None)
+    minutes = [tuple(map(int, row.split())) for row in minutes]
+    assert numbers.pop("minute", None) == (minutes[0][0] if minutes else None)
     known = {
         key: int(numbers.pop(key))
         for key in (
@@ -510,6 +513,7 @@ async def look(redis, name) -> Target:
         {job.decode() for job in aborts},
         mean=mean,
         counters={name: int(value) for name, value in numbers.items() if value},
+        minutes=minutes,
         **known,
     )  # fmt: skip
 

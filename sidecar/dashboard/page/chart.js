@@ -64,7 +64,7 @@ const FINE = 2 * HOUR,
 const TIMES = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720].map(
   minutes => minutes * MINUTE,
 );
-const SPACE = { left: 46, right: 14, top: 10, bottom: 22 };
+const SPACE = { left: 52, right: 14, top: 10, bottom: 22 };
 const SWATCH = 24,
   FLAG = 26;
 

@@ -252,7 +252,7 @@ function template(each) {
   return rows;
 }
 
-const TROUBLE = { stopped: 'lost', 'no runner': 'lost' };
+const TROUBLE = { failing: 'lost', 'no runner': 'lost' };
 
 function target(each) {
   const word = each.state ?? 'starting';
