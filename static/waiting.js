@@ -427,8 +427,9 @@
       labels && (labels[lang] || labels.en || Object.values(labels)[0]);
     put('line', label ? texts.line.replace('{n}', label) : '');
     const [wait, times] = formatWait(data);
+    const whole = times.replace('–', '\u2060–\u2060'); // in one line
     put('wait', wait);
-    put('between', times && texts.between.replace('{t}', times));
+    put('between', times && texts.between.replace('{t}', whole));
     put('pace', data.paused ? '' : formatPace(data));
     $('speed').hidden = !$('pace').textContent;
     document.title = `${state === 'waiting' && (above || ahead) ? `(${place}) ` : ''}${heading} – ${site}`;

@@ -37,7 +37,7 @@ class Demo(Servers):
         port = free_port()
         self.url = f"http://localhost:{port}"
         demo = self._run("demo", [sys.executable, str(ROOT / "demo/run.py"), "--port", str(port)])
-        wait_until(lambda: "The shop is open" in demo.output, "the demo", of=demo)
+        wait_until(lambda: "The shop is open" in demo.output, "the demo", of=demo, timeout_s=120)
         crowd = ["--url", self.url, "--visitors", str(CROWD), "--stay", "12"]
         self._run("crowd", [sys.executable, str(ROOT / "demo/crowd.py"), *crowd])
 
@@ -49,10 +49,10 @@ def take_demo() -> None:
             page.goto(f"{demo.url}/seats/3/")
         expect(second.locator("html")).to_have_attribute("data-state", "waiting")
         take(second, "seat")
-        page = open_page(browser, 1000, 1010)
+        page = open_page(browser, 1000, 760)
         page.goto(demo.url)
         page.wait_for_timeout(90_000)  # until enough visits have ended for an estimate
-        take(page, "waiting-page")
+        take(page, "waiting-page", is_whole=True)
 
 
 def take_dashboard() -> None:
@@ -137,8 +137,8 @@ def open_page(browser: Browser, width: int, height: int) -> Page:
     return page
 
 
-def take(page: Page, name: str) -> None:
-    page.screenshot(path=ROOT / "docs" / f"{name}.png")
+def take(page: Page, name: str, *, is_whole: bool = False) -> None:
+    page.screenshot(path=ROOT / "docs" / f"{name}.png", full_page=is_whole)
     print(f"docs/{name}.png", flush=True)
 
 
