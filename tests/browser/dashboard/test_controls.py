@@ -3,6 +3,7 @@
 import functools
 import json
 import re
+import time
 
 import pytest
 import redis
@@ -23,12 +24,13 @@ from tests.support.dashboard import (
     room,
     said,
     view,
+    write_past,
 )
 from tests.support.processes import wait_until
 
 PEOPLE = 75
 SLOW = {**QUICK, "session_duration": 600, "heartbeat_timeout": 7200, "claim_window": 3600}
-ROOMS = {"sale": SLOW, "act": SLOW, "calm": SLOW}
+ROOMS = {"sale": SLOW, "act": SLOW, "calm": SLOW, "past": {"total_active_users": 50}}
 
 
 @pytest.fixture(scope="module")
@@ -396,4 +398,40 @@ def test_a_change_can_be_put_back_later(site, operator):
     expect(page.locator("#ask-title")).to_have_text("Raise the cap from 1 to 5?")
     confirm(page, "Cancel")
     assert cap_of(site, "act") == 1
+    assert page.problems == []
+
+
+def test_the_record_of_the_estimate(site, operator):
+    """A chart compares what was estimated with the waits that followed, and says how often the
+    range held: 120 s were promised eight times, and two visitors were in after 30."""
+    write_past(site, "past", 12)
+    events, minute_ms = [], int(time.time() // 60) * 60_000
+    for ago in range(10, 2, -1):
+        at_ms, waited_ms = minute_ms - ago * 60_000, 30_000 if ago in {5, 6} else 125_000
+        promise = {"why": "estimate", "wait": 120_000, "calls": 20, "error": 100}
+        for kind, ms, more in (
+            ("joined", at_ms + 1, {"why": "new", "order": at_ms, "position": 21}),
+            ("promised", at_ms + 2, promise),
+            ("admitted", at_ms + 2 + waited_ms, {"why": "claimed", "order": at_ms}),
+        ):
+            visitor = f"v{ago:021}"
+            events.append((ms, {"kind": kind, "visitor": visitor, "at": ms, **more}))
+    events.sort(key=lambda event: event[0])
+    with redis.Redis(unix_socket_path=str(site.redis_socket)) as store:
+        for number, (ms, fields) in enumerate(events):
+            store.xadd(room_key("past", "events"), fields, id=f"{ms}-{number + 1}")
+
+    def count():
+        steps = site.admin("GET", "/rooms/past/estimates?from=1h")["steps"]
+        return sum(step["estimates"] for step in steps)
+
+    wait_until(lambda: count() == 8, "the history's rows")
+    page = operator()
+    chart = room(page, "past").locator("figure").last
+    expect(chart.locator("figcaption")).to_have_text(
+        "Estimated and real wait the range held for 75 % of 8"
+    )
+    said_by_it = re.compile(r"Waited: 30 s to 2 min, .*Estimated: 2 min to 2 min")
+    expect(chart.get_by_role("img")).to_have_attribute("aria-label", said_by_it)
+    assert find_violations(page) == []
     assert page.problems == []
