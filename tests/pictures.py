@@ -23,7 +23,7 @@ from tests.support.processes import free_port, wait_until
 from tests.support.site import ROOT, Servers, make_folder
 from tests.support.works import JobSystem
 
-CROWD = 30
+CROWD = 60
 #: The caps of the rooms on the dashboard, and how many visitors come.
 ROOMS = {"tickets": (40, 72), "clinic": (12, 15), "login": (60, 25), "museum": (10, 14)}
 TARGETS = {"images": {"concurrency": 10, "rate": 20}, "bank": {"rate": 5, "retries": 0}}
@@ -38,7 +38,7 @@ class Demo(Servers):
         self.url = f"http://localhost:{port}"
         demo = self._run("demo", [sys.executable, str(ROOT / "demo/run.py"), "--port", str(port)])
         wait_until(lambda: "The shop is open" in demo.output, "the demo", of=demo, timeout_s=120)
-        crowd = ["--url", self.url, "--visitors", str(CROWD), "--stay", "12"]
+        crowd = ["--url", self.url, "--visitors", str(CROWD), "--stay", "5"]
         self._run("crowd", [sys.executable, str(ROOT / "demo/crowd.py"), *crowd])
 
 
@@ -51,7 +51,8 @@ def take_demo() -> None:
         take(second, "seat")
         page = open_page(browser, 1000, 760)
         page.goto(demo.url)
-        page.wait_for_timeout(90_000)  # until enough visits have ended for an estimate
+        # An estimate needs some visits that have ended.
+        expect(page.locator("#wait")).to_contain_text("about", timeout=300_000)
         take(page, "waiting-page", is_whole=True)
 
 
