@@ -2,12 +2,10 @@
 
 from dataclasses import replace
 
-import pytest
-
 from sidecar.visitors.model import Pass, QueueOutcome
 from sidecar.visitors.tokens import new_visitor
 from sidecar.visitors.verdict_lifetime import SESSION_GRACE_MS
-from tests.support.visitors import beat_all, go_in
+from tests.support.visitors import go_in
 
 WAITING, ADMITTED, GONE = QueueOutcome.WAITING, QueueOutcome.ADMITTED, QueueOutcome.GONE
 
@@ -49,23 +47,6 @@ async def test_nobody_is_called_until_the_room_is_below_its_cap(open_room, turn)
     assert (await store.snapshot()).active == 1
     turn.forward(5)
     assert (await store.beat(ticket)).outcome is ADMITTED
-
-
-@pytest.mark.parametrize("display", ["order", "arrival"])
-async def test_whoever_was_let_in_from_the_queue_stays_too(open_room, turn, display):
-    """The visitor leaves the queue, the visitors behind move up, and the ticket is void."""
-    store, _, tickets = await open_room(
-        waiting=3, total_active_users=1, session_duration=10, display=display
-    )
-    turn.forward(1)
-    first = tickets[0]
-    pass_ = alone(turn(), visitor=first.visitor, order=first.order, joined_ms=first.joined_ms)
-    assert (await store.renew(pass_)).outcome is ADMITTED
-    assert [reply.ahead for reply in await beat_all(store, tickets[1:])] == [0, 1]
-    shot = await store.snapshot()
-    assert (shot.active, shot.waiting) == (2, 2)
-    turn.forward(10 + SESSION_GRACE_MS / 1000)
-    assert (await store.beat(first)).outcome is GONE
 
 
 async def test_an_insider_who_was_kept_in_alone_stays(open_room, turn):

@@ -9,7 +9,7 @@ import asyncio
 from sidecar.visitors.model import TICKET_LIFETIME_MS, QueueOutcome
 from sidecar.visitors.tokens import new_visitor
 from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
-from tests.support.visitors import beat_all, go_in, lose, pass_of, queue, ticket_of
+from tests.support.visitors import beat_all, go_in, lose, queue
 
 WAITING, ADMITTED, GONE = QueueOutcome.WAITING, QueueOutcome.ADMITTED, QueueOutcome.GONE
 
@@ -18,41 +18,6 @@ HOLD_S = RELEASE_HOLD_MS / 1000
 
 
 # Coming in ------------------------------------------------------------------------------------
-
-
-async def test_a_free_slot_is_given_at_once(make_room_store):
-    """The first newcomer is admitted, and the second waits with nobody ahead."""
-    store = make_room_store()
-    first = await store.enter(new_visitor())
-    second = await store.enter(new_visitor())
-    assert first.outcome is ADMITTED
-    assert (second.outcome, second.ahead, second.waiting) == (WAITING, 0, 1)
-
-
-async def test_entering_twice_equals_once(make_room_store):
-    """A retry after a lost reply finds the place or session."""
-    store = make_room_store()
-    inside, waiting = new_visitor(), new_visitor()
-    replies = [await store.enter(visitor) for visitor in (inside, waiting, inside, waiting)]
-    snapshot = await store.snapshot()
-    assert (snapshot.active, snapshot.waiting) == (1, 1)
-    assert replies[0].expires_ms == replies[2].expires_ms
-    assert replies[1].order == replies[3].order
-
-
-async def test_a_batch_may_hold_the_same_visitor_twice(make_room_store):
-    """Two tabs, or a retry in the same batch, get one place and the same reply."""
-    store = make_room_store()
-    inside, waiting = new_visitor(), new_visitor()
-    batch = (inside, inside, waiting, waiting)
-    replies = await asyncio.gather(*(store.enter(visitor) for visitor in batch))
-    assert [reply.outcome for reply in replies] == [ADMITTED, ADMITTED, WAITING, WAITING]
-    assert (replies[2].order, replies[2].ahead) == (replies[3].order, replies[3].ahead)
-    ticket = ticket_of(waiting, replies[2])
-    first, second = await beat_all(store, [ticket, ticket])
-    assert (first.ahead, first.waiting) == (second.ahead, second.waiting) == (0, 1)
-    leaving = await asyncio.gather(store.leave(waiting), store.leave(waiting))
-    assert leaving == [True, False]
 
 
 async def test_of_many_racers_exactly_as_many_as_fit_come_in(make_room_store):
@@ -65,15 +30,6 @@ async def test_of_many_racers_exactly_as_many_as_fit_come_in(make_room_store):
     outcomes = [standing.outcome for standing in standings]
     assert (outcomes.count(ADMITTED), outcomes.count(WAITING)) == (5, 395)
     assert len({standing.order for standing in standings}) == 400
-
-
-async def test_a_room_that_rejects_has_no_line(open_room, turn):
-    """A newcomer is admitted or refused, and the next free slot is for any newcomer."""
-    store, _, _ = await open_room(queueing_method="reject", session_duration=10)
-    assert (await store.enter(new_visitor())).outcome is QueueOutcome.REJECTED
-    assert (await store.snapshot()).waiting == 0
-    turn.forward(10 + GRACE_S)
-    await go_in(store)
 
 
 async def test_a_random_room_draws_the_order(open_room, turn, monkeypatch):
@@ -140,44 +96,6 @@ async def test_whoever_was_told_to_come_in_a_minute_still_finds_the_slot(make_ro
     assert (await store.beat(ticket)).outcome is ADMITTED
 
 
-async def test_claiming_twice_equals_once(open_room, turn):
-    """A second tab or a retry gets the same pass, and the session is not extended."""
-    store, _, [ticket] = await open_room(waiting=1, session_duration=10)
-    turn.forward(10 + GRACE_S)
-    first = await store.beat(ticket)
-    turn.forward(2)
-    second = await store.beat(ticket)
-    assert first.outcome is ADMITTED
-    assert pass_of("", second).expires_ms == first.expires_ms
-    assert second.started_ms == first.started_ms
-    assert (await store.snapshot()).counters["admitted"] == 2
-
-
-async def test_a_lowered_cap_evicts_nobody_and_calls_nobody(make_room_store, turn):
-    """Nobody is admitted until the room is below the cap, and nobody ever at 0."""
-    store = make_room_store(total_active_users=3)
-    inside = [await go_in(store) for _ in range(3)]
-    [ticket] = await queue(store, 1)
-    await store.configure({"total_active_users": 1})
-    assert (await store.snapshot()).active == 3
-    for left, outcome in zip(inside, (WAITING, WAITING, ADMITTED), strict=True):
-        await store.leave(left.visitor)
-        turn.forward(HOLD_S)
-        assert (await store.beat(ticket)).outcome is outcome
-    await store.configure({"total_active_users": 0})
-    assert (await store.enter(new_visitor())).outcome is WAITING
-
-
-async def test_a_raised_cap_calls_at_once(make_room_store):
-    """The script that raises the cap calls visitors, who claim at their next poll."""
-    store = make_room_store(total_active_users=0)
-    tickets = await queue(store, 3)
-    await store.configure({"total_active_users": 2})
-    assert (await store.snapshot()).provisional == 2
-    outcomes = [reply.outcome for reply in await beat_all(store, tickets)]
-    assert outcomes == [ADMITTED, ADMITTED, WAITING]
-
-
 async def test_the_rate_holds_newcomers_and_calls_alike(make_room_store, turn):
     """60 a minute are two at once, then one a second, though slots are free."""
     store = make_room_store(total_active_users=100, new_users_per_minute=60)
@@ -227,18 +145,6 @@ async def test_a_ticket_is_worth_nothing_after_leaving(open_room, turn):
     turn.forward(3600)
     assert (await store.sweep()).revocations == 1
     assert (await store.beat(other)).outcome is ADMITTED
-
-
-async def test_a_reset_voids_tickets_and_keeps_sessions(open_room):
-    """A visitor who was called before the reset may still claim."""
-    store, inside, (called, waiting) = await open_room(waiting=2)
-    await store.configure({"total_active_users": 2})
-    assert await store.reset() == 1
-    assert (await store.beat(waiting)).outcome is GONE
-    assert (await store.beat(called)).outcome is ADMITTED
-    assert (await store.renew(inside)).outcome is ADMITTED
-    [newcomer] = await queue(store, 1)
-    assert (await store.beat(newcomer)).ahead == 0
 
 
 async def test_places_survive_the_store(redis, make_room_store):
