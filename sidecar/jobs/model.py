@@ -284,3 +284,19 @@ class JobQuery:
     def needs_scan(self) -> bool:
         """Whether no index covers the search, so that it has to scan jobs."""
         return self.statuses is not None or 0 < len(self.id) < ID_LENGTH
+
+
+@dataclass(frozen=True, slots=True)
+class EndedJobs:
+    """The numbers of jobs that ended in one step of time, which begins at `at_ms`. The means are of
+    the jobs whose calls began, and None if there are none."""
+
+    at_ms: int
+    completed: int
+    failed: int
+    #: The jobs that were cancelled or expired.
+    other: int
+    #: The time from the submission until the last attempt began.
+    mean_wait_ms: int | None
+    #: The time from the beginning of the last attempt until the end.
+    mean_ms: int | None

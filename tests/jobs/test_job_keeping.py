@@ -4,11 +4,10 @@ on SQLite, MariaDB and PostgreSQL."""
 import asyncio
 from dataclasses import replace
 
-from sidecar.jobs.model import ENDED, Ending, JobQuery, QueueEntry, State
+from sidecar.jobs.model import ENDED, EndedJobs, Ending, JobQuery, QueueEntry, State
 from sidecar.jobs.store import due_jobs
 from sidecar.jobs.store import jobs as search
 from sidecar.jobs.store.due_jobs import DEFAULT_TTL_MS, MAX_CLAIM_WINDOW_MS
-from sidecar.jobs.store.jobs import EndedJobs
 from tests.support.jobs import NOW_MS, count_chunks, job, record_statements
 
 LATER_MS = NOW_MS + 5000

@@ -13,6 +13,7 @@ from sidecar.http.endpoint import OPERATORS, Endpoints, programs
 from sidecar.http.problem_kinds import DATABASE_UNAVAILABLE, ROLE_TOO_LOW
 from sidecar.http.problems import ProblemError
 from sidecar.jobs.estimate import estimate_calls_per_s, estimate_wait_s, has_runner
+from sidecar.jobs.model import EndedJobs
 from sidecar.jobs.schemas import (
     UNKNOWN_TARGET,
     HistoryParameters,
@@ -25,7 +26,6 @@ from sidecar.jobs.schemas import (
     Targets,
 )
 from sidecar.jobs.service import JOBS
-from sidecar.jobs.store.jobs import EndedJobs
 from sidecar.jobs.target_rights import AdminNeededError
 from sidecar.jobs.targets import Target
 from sidecar.kit.errors import InputError, StoreError

@@ -1,7 +1,7 @@
 """Inserts, finds, lists, counts, cancels and retries jobs in SQL, for clients and operators."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import groupby
 from operator import itemgetter
@@ -23,7 +23,15 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from sidecar.jobs.model import ENDED, ID_LENGTH, WAITING_STATES, Job, JobQuery, State
+from sidecar.jobs.model import (
+    ENDED,
+    ID_LENGTH,
+    WAITING_STATES,
+    EndedJobs,
+    Job,
+    JobQuery,
+    State,
+)
 from sidecar.jobs.store.tables import (
     FIND,
     ID_OR_NAME,
@@ -60,22 +68,6 @@ MAX_COUNTED = 10_000
 MAX_GROUPED, MAX_GROUPS = 1000, 50
 
 _NEWEST = (jobs.c.created_ms.desc(), jobs.c.id.desc())
-
-
-@dataclass(frozen=True, slots=True)
-class EndedJobs:
-    """The numbers of jobs that ended in one step of time, which begins at `at_ms`. The means are of
-    the jobs whose calls began, and None if there are none."""
-
-    at_ms: int
-    completed: int
-    failed: int
-    #: The jobs that were cancelled or expired.
-    other: int
-    #: The time from the submission until the last attempt began.
-    mean_wait_ms: int | None
-    #: The time from the beginning of the last attempt until the end.
-    mean_ms: int | None
 
 
 class FailedGroup(NamedTuple):
