@@ -179,18 +179,18 @@ def test_the_target_with_trouble_is_first_and_its_link_shows_it_alone(works, des
     page = desk()
     page.mouse.move(0, 0)
     cards = page.locator("#targets .target:visible h2")
-    expect(cards).to_have_text(["images", "reports", "films", "lax"])
+    expect(cards).to_have_text(["images", "reports", "films", "lax", "down"])
     works.runners[0].freeze()
     try:
         works.redis_cli("hdel", target_key("films", "state"), "runner")
-        expect(cards).to_have_text(["films", "images", "reports", "lax"])
+        expect(cards).to_have_text(["films", "images", "reports", "lax", "down"])
         overview(page).get_by_role("link", name="films").click()
         expect(cards).to_have_text(["films"])
         expect(cards).to_be_focused()
     finally:
         works.runners[0].thaw()
     page.get_by_role("link", name="All targets").click()
-    expect(cards).to_have_text(["images", "reports", "films", "lax"])
+    expect(cards).to_have_text(["images", "reports", "films", "lax", "down"])
     view(page, "targets/none")
     expect(page.locator("#targets .missing")).to_have_text("There is no target “none”.")
     assert page.problems == []
