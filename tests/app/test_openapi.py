@@ -197,7 +197,8 @@ continue-on-failure = true
 # Rules between settings, and between a file and the room that it goes to, are no part of a schema.
 [[operations]]
 include-operation-id = [
-    "changeRoom", "forecastChange", "importRoom", "listStays", "getReport", "listChanges"
+    "changeRoom", "forecastChange", "importRoom", "listStays", "getReport", "listChanges",
+    "listEstimates",
 ]
 checks.positive_data_acceptance.expected-statuses = ["2xx", 404, 409, 422, 503]
 
