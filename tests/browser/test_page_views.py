@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 
 from sidecar.gate.page.render import Page
 from sidecar.kit.share import find_share
+from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.visitor_number import visitor_number
 from tests.support.played_page import ABOUT, LANGUAGES, NOWHERE, SERVER, closed, iso, prequeue
 from tests.support.processes import wait_until
@@ -250,19 +251,20 @@ def test_the_wait_in_words(play):
     site = play()
     page = site.open(wait_seconds=None, measuring=True)
     expect(page.locator("#wait")).to_have_text("we are still measuring")
-    server = Page(find_share("static"))
+    server, settings = Page(find_share("static")), RoomSettings(total_active_users=1)
     for (low, middle, high), text in WORDS.items():
         wait = {"wait_seconds": middle, "wait_seconds_low": low, "wait_seconds_high": high}
         site.again(**wait)
         expect(page.locator("#wait")).to_have_text(text)
         assert page.locator("#between").is_visible() == ("–" in text)
-        assert server.collect_status_values(site.document(), "en")["wait"] == text
-    german = server.collect_status_values(site.document() | dict.fromkeys(wait, 5400), "de")
+        assert server.collect_status_values(site.document(), "en", settings)["wait"] == text
+    late = site.document() | dict.fromkeys(wait, 5400)
+    german = server.collect_status_values(late, "de", settings)
     assert german["wait"] == "etwa 1,5 Stunden"
     unknown = {**site.document(), "wait_seconds": None}
-    assert server.collect_status_values(unknown, "en")["wait"] == "not known yet"
+    assert server.collect_status_values(unknown, "en", settings)["wait"] == "not known yet"
     unknown["measuring"] = True
-    assert server.collect_status_values(unknown, "en")["wait"] == "we are still measuring"
+    assert server.collect_status_values(unknown, "en", settings)["wait"] == "we are still measuring"
 
 
 def test_the_bar_never_goes_backwards(play):
