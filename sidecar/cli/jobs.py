@@ -383,7 +383,7 @@ def _print_reasons(document: dict[str, Any]) -> None:
 @_filter_options()
 def reasons(client: Client, /, **filters: str | None) -> Any:
     """Group failed jobs by reason, the most frequent first: the newest 1,000 that match."""
-    return client.request("GET", "/v1/jobs/reasons", query=_build_query(filters))
+    return client.request("GET", "/v1/jobs/bulk/reasons", query=_build_query(filters))
 
 
 @jobs.command("watch")

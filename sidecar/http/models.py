@@ -226,6 +226,8 @@ def _property_schemas(model: type[BaseModel]) -> dict[str, Any]:
 
 def _describe_schema(schema: dict[str, Any]) -> str:
     """Describe what a field accepts, as in "a whole number from 1". Return "" for unknown forms."""
+    if "const" in schema:
+        return str(schema["const"])
     if "enum" in schema:
         return " or ".join(str(value) for value in schema["enum"])
     if "anyOf" in schema:

@@ -389,6 +389,9 @@ class FailedJobs(JobFilter, Parameters):
 
     model_config = ConfigDict(extra="forbid")
 
+    state: Literal["failed"] | None = None
+    """`failed`, or nothing, which means the same."""
+
 
 class FailureReason(Reply):
     """A reason for which jobs failed."""

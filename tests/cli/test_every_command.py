@@ -104,7 +104,7 @@ VISITOR = "v" * 22
         ("limits recent slots", "/v1/limits/slots/recent"),
         ("limits show slots", "/v1/limits/slots"),
         ("jobs list", "/v1/jobs"),
-        ("jobs reasons", "/v1/jobs/reasons"),
+        ("jobs reasons", "/v1/jobs/bulk/reasons"),
         ("targets list", "/v1/targets"),
         ("targets show images", "/v1/targets/images"),
         ("targets pause images", "/v1/targets/images"),

@@ -1028,9 +1028,10 @@ def test_the_history_of_a_target_counts_what_became_of_its_jobs(place):
     assert len(steps) == 61
     assert all((step["mean_seconds"] or 0) >= 0 for step in steps)
     assert sum(step["calls_completed"] or 0 for step in steps) >= 1
-    assert place.shop.call("GET", "/jobs/reasons?target=shy").json == {"reasons": [], "jobs": 0}
-    [error] = place.shop.call("GET", "/jobs/reasons?state=pending").json["errors"]
-    assert error.startswith("state: failed, or nothing")
+    reasons = "/jobs/bulk/reasons?"
+    assert place.shop.call("GET", reasons + "target=shy").json == {"reasons": [], "jobs": 0}
+    [error] = place.shop.call("GET", reasons + "state=pending").json["errors"]
+    assert error == "state: failed (got 'pending')"
     assert place.shop.call("GET", "/targets/shy/history?hours=0").status == 422
 
 

@@ -23,7 +23,7 @@ export class Reasons {
         ? { reasons: [], jobs: 0 }
         : await request(
             'GET',
-            `/v1/jobs/reasons?${new URLSearchParams(others)}`,
+            `/v1/jobs/bulk/reasons?${new URLSearchParams(others)}`,
           );
     if (asked === this.asked) this.draw(found);
   }

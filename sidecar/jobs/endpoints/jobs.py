@@ -107,15 +107,13 @@ def _convert_job_errors() -> Iterator[None]:
 # Many jobs: registered first, because /v1/jobs/{id}… would match their paths ---------------------
 
 
-@ENDPOINTS.get("/v1/jobs/reasons", _READS, replies={200: "The reasons."})
+@ENDPOINTS.get("/v1/jobs/bulk/reasons", _READS, replies={200: "The reasons."})
 async def list_failure_reasons(request: web.Request, params: FailedJobs) -> FailureReasons:
     """Group failed jobs by reason.
 
     Counts the newest 1,000 that match the filter, by the status of the last response and the error.
     """
     query = params.to_query(_get_visible_owner(request))
-    if query.states - {State.FAILED}:
-        raise InputError([f"state: failed, or nothing (got {params.state!r})"])
     groups = await request.app[JOBS].store.search.group_failed(query)
     reasons = [FailureReason.model_validate(group._asdict()) for group in groups]
     return FailureReasons(reasons=reasons, jobs=sum(group.jobs for group in groups))

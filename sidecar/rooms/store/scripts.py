@@ -294,7 +294,11 @@ class RoomStore(PlainCommands):
         """Write revocations (visitor -> time in ms) and changed settings to a Redis that was
         emptied or has older data. Do not overwrite values that Redis has."""
         stored = split_message(overrides).items()
-        config = {name: json.dumps(value) for name, value in stored if value is not None}
+        config = {
+            name: json.dumps(value)
+            for name, value in stored
+            if (name, value) != (TABLE_FIELD, None)
+        }
         if epoch:
             config["epoch"] = str(epoch)
         for name, value in config.items():
