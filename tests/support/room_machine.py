@@ -111,6 +111,9 @@ HASHES = ("config", "stats", "polls")
 #: A replica's clock may be late by this much, so that the replica accepts an expired pass.
 LATE_MS = SESSION_GRACE_MS + 1000
 
+#: The most visitors whose wait estimates a minute's sample logs.
+PROMISES = 4
+
 
 class RoomMachine(StoreMachine):
     """A room and its model, which begin without visitors. A step runs one batch of requests."""
@@ -605,7 +608,11 @@ class RoomMachine(StoreMachine):
         assert {v: was for v, was in keys.moved.items() if v in model.queue} == {
             v: was for v, was in model.moved.items() if v in model.queue
         }
-        assert sorted(keys.events) == sorted(model.events)
+        told = [visitor for kind, visitor, _ in keys.events if kind == "promised"]
+        assert len(told) == len(set(told) & model.queue.keys()) <= PROMISES
+        assert not told or model.recovery_stage == 0
+        events = [event for event in keys.events if event[0] != "promised"]
+        assert sorted(events) == sorted(model.events)
         is_open = model.phase is Phase.OPEN
         is_held = model.recovery_stage == 2 or not is_open
         step = Step(self.now, model.settings, before, keys, is_held, is_open, model.outage_end)
