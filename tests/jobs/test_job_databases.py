@@ -359,7 +359,7 @@ async def test_whoever_asks_a_database_that_is_away_gets_one_error(tmp_path):
     asked = [
         store.check(), store.migrate(), rows.insert(job()), rows.find("a"),
         rows.find_many(["a"]), rows.find_by_key("a", "b"), store.search.find_page(JobQuery()),
-        store.search.count(JobQuery()),
+        store.search.count(JobQuery()), store.search.group_failed(JobQuery()),
         anext(rows.read_body("a")), rows.read_request_body("a"),
         attempts.start([("a", 1)], at_ms=1), attempts.finish(ending),
         attempts.add_chunk("a", 1, 0, b""),

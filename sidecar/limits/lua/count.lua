@@ -1,5 +1,5 @@
--- Stores how one replica has decided on the calls of one minute. Replaces what it has stored of this
--- minute before, and removes what is too old.
+-- Stores how one replica has decided on the calls of one minute. Replaces what it has stored of
+-- this minute before, and removes what is too old.
 -- KEYS    1 recent
 -- ARGV    2 the minute  3 the replica  4 its counts  5 the keys that it refused most, or ''
 --         6 for how many minutes counts are kept  7 for how many minutes keys are kept
@@ -7,7 +7,8 @@
 -- @include "limits/parts/head"
 local function run(KEYS, ARGV)
   begin(ARGV)
-  local RECENT, field, minute = KEYS[1], ARGV[2] .. ' ' .. ARGV[3], math.floor(now / 60000000)
+  local RECENT = KEYS[1]
+  local field, minute = ARGV[2] .. ' ' .. ARGV[3], math.floor(now / 60000000)
   local is_new = redis_call('HSET', RECENT, field, ARGV[4]) == 1
   if ARGV[5] ~= '' then redis_call('HSET', RECENT, field .. ' keys', ARGV[5]) end
   if not is_new then return end

@@ -1,10 +1,10 @@
 -- Reads whether the messages of a webhook are delivered.
 -- KEYS    deliveries, resends, waiting, delivered, failed, events, calls, retries, failures,
 --         resending
--- RETURNS how many messages wait, were delivered and failed; how many attempts failed since the last
---         delivered message (of those that are kept), and when the first began, or ''; when the
---         oldest waiting message happened, or '', without those that an operator resends; now. All
---         times in ms.
+-- RETURNS how many messages wait, were delivered and failed; how many attempts failed since the
+--         last delivered message (of those that are kept), and when the first began, or ''; when
+--         the oldest waiting message happened, or '', without those that an operator resends; now.
+--         All times in ms.
 local oldest = ''
 for _, id in ipairs(redis.call('ZRANGE', KEYS[3], 0, 99)) do
   if redis.call('HEXISTS', KEYS[2], id) == 0 then
