@@ -59,7 +59,9 @@ def _read_message(value: object) -> str | dict[str, Any]:
         raise ValueError(_HINT)  # noqa: TRY004 - pydantic expects a ValueError
     table = {name: text for name, text in value.items() if (name, text) != (_END, None)}
     problems = [_HINT] if table.keys() <= {_END} else []
-    problems += [f"{name}: {found}" for name in table if (found := _find_problem(name, table))]
+    problems += [
+        f"{_show(name)}: {found}" for name in table if (found := _find_problem(name, table))
+    ]
     if problems:
         raise ValueError("\n".join(problems))
     return table
@@ -81,7 +83,15 @@ def _find_problem(name: str, table: dict[str, Any]) -> str:
 def _find_text_problem(text: object) -> str:
     if not isinstance(text, str):
         return "write a text"
-    return "" if len(text) <= MAX_LENGTH else f"String should have at most {MAX_LENGTH} characters"
+    if len(text) > MAX_LENGTH:
+        return f"must have at most {MAX_LENGTH} characters"
+    # JSON may have half a character, which Redis' scripts cannot read.
+    return "" if _show(text) == text else "has characters that no text has"
+
+
+def _show(text: object) -> str:
+    """Return a text with escapes in place of lone surrogates, which pydantic cannot repeat."""
+    return str(text).encode(errors="backslashreplace").decode()
 
 
 Message = Annotated[str | dict[str, Any], PlainValidator(_read_message), WithJsonSchema(_SCHEMA)]
