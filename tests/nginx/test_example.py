@@ -26,6 +26,7 @@ ALONE = {
     "settings.conf": "include waitroom/http.conf;",  # which includes it, and names what it says
     "http.conf": "include waitroom/http.conf;",
     "waiting.conf": "include waitroom/http.conf;",  # which includes it
+    "refused.conf": "include waitroom/http.conf;",  # which includes it
     "server.conf": SERVER.format("include waitroom/server.conf;"),
     "location.conf": SERVER.format(LOCATION % ""),
     "limit.conf": SERVER.format(
