@@ -236,5 +236,5 @@ async def test_behind_the_shield_the_page_takes_the_place(gate, monkeypatch):
     text = await reply.text()
     assert (reply.status, data(text, "state")) == (503, "not_queued")
     assert "Set-Cookie" not in reply.headers
-    assert "You are in line" in text
+    assert ">Joining…</h1>" in text
     assert re.search(r'http-equiv="refresh" content="\d+; url=/_waitroom/', text)

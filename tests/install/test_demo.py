@@ -62,7 +62,7 @@ def test_the_story_in_the_demo(tmp_path):
         answers = [fetch(f"{url}/thing/lamp?colour=red") for _ in range(3)]
         assert [status for status, *_ in answers] == [200, 200, 503]
         assert "Table lamp" in answers[0][1]
-        assert "You are in line" in answers[2][1]
+        assert ">You are next</h1>" in answers[2][1]
         status, text, _ = fetch(f"{url}/checkout/done", answers[0][2].partition(";")[0])
         assert (status, "Thank you" in text) == (200, True)
         seats = [fetch(f"{url}/seats/3/") for _ in range(2)]

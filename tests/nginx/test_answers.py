@@ -131,13 +131,13 @@ def test_a_deep_link_is_kept(site):
 
 @pytest.mark.parametrize("sign", [*(chr(n) for n in range(0x21, 0x7F) if chr(n) != "%"), "%3C"])
 def test_an_address_stays_within_its_place(site, sign):
-    """The page holds any requested address four times, and nothing else changes."""
+    """The page holds any requested address five times, and nothing else changes."""
 
     def show(address):
         page = Visitor(site.url).get(address).text
         places = re.findall(r'data-next="([^"]*)"|\?next=([^"]*)"|"next" value="([^"]*)"', page)
         shown = ["".join(place) for place in places]
-        assert [html.unescape(each) for each in shown] == [address] * 4
+        assert [html.unescape(each) for each in shown] == [address] * 5
         return page.replace(shown[0], "")
 
     in_path = "" if sign == "\\" else sign  # no path has it (server.conf)

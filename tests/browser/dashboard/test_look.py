@@ -88,7 +88,7 @@ def test_dark_and_wide_and_arabic(look):
     expect(frame.locator("body")).to_have_css("background-color", "rgb(243, 245, 244)")
     page.get_by_label("Colours").select_option("dark")
     expect(frame.locator("body")).to_have_css("background-color", "rgb(14, 20, 19)")
-    page.get_by_label("Language").select_option("ar")
+    page.locator("#look").get_by_label("Language").select_option("ar")
     expect(frame.locator("html")).to_have_attribute("dir", "rtl")
     page.locator("#look").get_by_label("State").select_option("called")
     expect(frame.locator("html")).to_have_attribute("data-state", "admitted")
