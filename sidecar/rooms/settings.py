@@ -292,7 +292,7 @@ class RoomSettings(BaseModel):
             for name in _EVENT_FIELDS_NOT_FOR_SCRIPTS & event.keys():
                 del event[name]
         for line in values["lines"]:
-            del line["labels"]
+            line.pop("labels", None)
         for name in ("lines", "classes", "events"):
             if not values[name]:
                 del values[name]

@@ -115,7 +115,10 @@ class SubQueueSettings(BaseModel):
     weight: Count | None = Field(default=None, ge=1, le=1000)
     """The share of the calls while visitors wait in all sub-queues. Set it for all sub-queues or
     none. None: visitors of a sub-queue are called only while all earlier ones are empty."""
-    labels: Annotated[dict[_Language, _Label], table_validator(_LABELS_EXAMPLE)] = {}
+    # Replicas of 0.1.0 know no labels: they refuse sub-queues in Redis that have some.
+    labels: Annotated[dict[_Language, _Label], table_validator(_LABELS_EXAMPLE)] = Field(
+        default={}, exclude_if=lambda labels: not labels
+    )
     """Its name on the waiting page, by language: `{en = "Call centre", de = "Callcenter"}`. Other
     languages get the English one, or else the first. Empty: `name`; the last one is not shown."""
 
