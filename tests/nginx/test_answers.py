@@ -1,12 +1,14 @@
 """What a denied visitor gets: the page in place, at its own address, or a problem document."""
 
 import html
+import json
 import re
 import time
 from urllib.parse import urljoin, urlsplit
 
 import pytest
 
+from tests.support.events import make_opening_event
 from tests.support.nginx_client import JSON, Visitor
 from tests.support.processes import wait_until
 from tests.support.site import Site, gated
@@ -21,6 +23,10 @@ def site():
     rooms["shut"] = {"total_active_users": 0, "queueing_method": "reject"}
     rooms["packed"] = {"total_active_users": 0, "max_waiting": 1}
     rooms["moves"] = {"total_active_users": 100}
+    rooms["soon"] = {
+        "total_active_users": 1,
+        "events": json.dumps([make_opening_event(hours=48)]),
+    }
     locations = "".join(gated(f"/{room}/", room=room) for room in rooms)
     locations += "".join(gated(f"/r-{room}/", REDIRECT, room=room) for room in rooms)
     with Site(rooms=rooms, locations=locations) as site:
@@ -235,6 +241,27 @@ def test_next_of_a_form_never_leaves_the_site(site, following):
     )
     assert reply.status == 303
     assert lands_on(site, reply)
+
+
+@pytest.mark.parametrize("following", UNSAFE)
+def test_the_calendar_never_leads_off_the_site(site, following):
+    """Wherever `next` points, the entry leads to the site, and has no field added."""
+
+    def fetch(path):
+        return Visitor(site.url).get(f"/_waitroom/soon/opening.ics?next={path}".encode("latin-1"))
+
+    def read_fields(reply):
+        unfolded = reply.text.replace("\r\n ", "").splitlines()
+        return [tuple(line.partition(":")[::2]) for line in unfolded]
+
+    reply = fetch(following)
+    if reply.status == 400:
+        return
+    assert reply.status == 200
+    fields, plain = read_fields(reply), read_fields(fetch("/plain"))
+    assert [name for name, _ in fields] == [name for name, _ in plain]
+    url = urlsplit(dict(fields)["URL"].replace("\\", "/"))
+    assert f"http://{url.netloc}" == site.url
 
 
 def lands_on(site, reply) -> bool:
