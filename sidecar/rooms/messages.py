@@ -75,6 +75,8 @@ def _find_problem(name: str, table: dict[str, Any]) -> str:
         except ValueError as error:
             return str(error)
         return "" if 0 <= table[_END] <= LATEST_MS else "write a time from 1970 to 2199"
+    if name == _LENGTH:  # set_end converts it where there is a time that it counts from
+        return f"only a change of the room's message may have it: write {_END}"
     if name != OTHERS and not re.fullmatch(_LANGUAGE, str(name)):
         return f"write a language, such as de or pt-BR, or {OTHERS}, {_END}"
     return _find_text_problem(table[name]) or ("" if table[name] else "is needed")

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from pydantic import ValidationError
 
 from sidecar.kit.clock import iso
 from sidecar.rooms.redis_keys import room_key
@@ -113,11 +114,28 @@ async def test_a_message_ends_by_itself(site, ticket):
     assert await shown(site, ticket) == ("Late", None)
 
 
+async def test_a_message_with_a_length_has_a_forecast(site):
+    """As every change that is allowed."""
+    address = f"/admin/rooms/{site.room.name}/forecast"
+    body = {"message": {"de": "Bald", "for": "15m"}}
+    reply = await site.ops.post(address, json=body, headers=TOKEN)
+    assert reply.status == 200, await reply.text()
+
+
 async def test_an_events_message_has_languages_too(replica):
     event = {"name": "sale", "opens_at": 0, "message": TABLE}
     site = await replica(events=[event], message="Hello")
     await site.check()
     assert await shown(site, cookie_of(await site.check())) == ("Back at 9", TABLE)
+
+
+@pytest.mark.parametrize("message", [{"for": "15m"}, {"de": "Bald", "for": "15m"}])
+def test_a_message_in_a_file_has_no_length(message):
+    """Nothing says when it began. `for` is no language either, with "15m" as its text."""
+    event = {"name": "sale", "opens_at": 0, "message": message}
+    for values in ({"message": message}, {"events": [event]}):
+        with pytest.raises(ValidationError, match="for: only a change of the room's message may"):
+            RoomSettings(total_active_users=1, **values)
 
 
 def test_a_file_has_them_as_a_table():

@@ -112,8 +112,6 @@ async def _change_settings(
     why: str = "",
 ) -> ChangedRoom:
     room = room_of(request)
-    if "message" in changes:
-        changes = {**changes, "message": set_end(changes["message"], room.clock.now_ms())}
     new_settings = await _apply_changes(request, changes)
     revision = await room.store.configure(
         {name: None if value is None else new_settings[name] for name, value in changes.items()},
@@ -131,6 +129,8 @@ async def _apply_changes(request: web.Request, changes: dict[str, Any]) -> dict[
     """Return all settings with the changes applied. Raises InputError if one is not allowed."""
     room = room_of(request)
     await room.refresh()
+    if "message" in changes:
+        changes = {**changes, "message": set_end(changes["message"], room.clock.now_ms())}
     file = room.file_settings.model_dump()
     merged = {name: file.get(name) if value is None else value for name, value in changes.items()}
     changed, problems = room.settings.overridden(merged)
