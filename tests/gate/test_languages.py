@@ -2,9 +2,12 @@
 
 import json
 import re
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from sidecar.gate.page.dates import format_date_and_time
 from sidecar.gate.page.languages import Languages
 from sidecar.gate.page.render import format_opening
 from sidecar.kit.errors import InputError
@@ -83,10 +86,15 @@ def test_no_ascii_punctuation_stands_beside_chinese(tag):
 @pytest.mark.parametrize(
     ("tag", "opening"),
     [
-        ("de", "1. Dezember 2026, 15:00 Mitteleuropäische Normalzeit"),
-        ("ar", "1 ديسمبر 2026، 3:00 م توقيت وسط أوروبا الرسمي"),
-        ("zh-TW", "2026年12月1日 下午3:00 中歐標準時間"),
-        ("tlh", "December 1, 2026, 3:00 PM Central European Standard Time"),
+        ("de", "1. Dezember 2026, 15:00 GMT+01:00"),
+        ("fr", "1 décembre 2026, 15:00 UTC+01:00"),
+        ("ar", "1 ديسمبر 2026، 3:00 م غرينتش\u200e+01:00"),
+        ("hi", "1 दिसंबर 2026, 3:00 pm GMT+01:00"),
+        ("ja", "2026年12月1日 15:00 GMT+01:00"),
+        ("ko", "2026년 12월 1일 오후 3:00 GMT+01:00"),
+        ("zh-CN", "2026年12月1日 15:00 GMT+01:00"),
+        ("zh-TW", "2026年12月1日 下午3:00 GMT+01:00"),
+        ("tlh", "December 1, 2026, 3:00 PM GMT+01:00"),
     ],
 )
 def test_a_date_is_written_as_people_write_it(tag, opening):
@@ -96,6 +104,38 @@ def test_a_date_is_written_as_people_write_it(tag, opening):
     document = {"updated_at": "2026-11-30T09:00:00+00:00"}
     text = format_opening(document, settings, tag).replace("\u202f", " ")
     assert text == opening
+
+
+@pytest.mark.parametrize("tag", LANGUAGES.tags)
+def test_no_two_moments_of_a_year_are_written_alike(tag):
+    """In each language: all months and all hours, in summer and winter time."""
+    zone = ZoneInfo("America/St_Johns")
+    moments = [
+        datetime(2026, month, 1, hour, tzinfo=zone) for month in range(1, 13) for hour in range(24)
+    ]
+    texts = [format_date_and_time(moment, tag) for moment in moments]
+    assert len(set(texts)) == len(moments)
+    assert (texts[0][-6:], texts[6 * 24][-6:]) == ("-03:30", "-02:30")
+    english = [format_date_and_time(moment, "en") for moment in moments]
+    assert (texts == english) == (tag == "en")  # none of the sixteen is written in English
+
+
+@pytest.mark.parametrize(
+    ("tag", "clock", "text"),
+    [("en", "00:05", "12:05 AM"), ("en", "12:00", "12:00 PM"), ("de", "00:05", "00:05"),
+     ("es", "00:05", "0:05"), ("ar", "12:00", "12:00 م"), ("zh-TW", "00:00", "午夜12:00"),
+     ("zh-TW", "00:01", "凌晨12:01"), ("zh-TW", "12:59", "中午12:59"),
+     ("zh-TW", "19:00", "晚上7:00")],
+)  # fmt: skip
+def test_clocks_of_twelve_hours_name_the_part_of_the_day(tag, clock, text):
+    moment = datetime.fromisoformat(f"2026-12-01T{clock}+01:00")
+    assert f" {text} " in format_date_and_time(moment, tag).replace("\u202f", " ")
+
+
+def test_no_offset_stands_beside_universal_time():
+    moment = datetime(2026, 12, 1, 15, tzinfo=ZoneInfo("UTC"))
+    assert format_date_and_time(moment, "de") == "1. Dezember 2026, 15:00 GMT"
+    assert format_date_and_time(moment, "fr") == "1 décembre 2026, 15:00 UTC"
 
 
 def test_a_language_is_a_file(tmp_path):

@@ -425,7 +425,7 @@ async def test_a_grant_is_believed_at_every_door_that_takes_a_place(replica, doo
     assert counted == 1
 
 
-OPENING = "January 15, 2027, 10:00 AM Central European Standard Time"
+OPENING = "January 15, 2027, 10:00 AM GMT+01:00"
 
 
 @pytest.mark.parametrize(

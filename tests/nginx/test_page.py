@@ -272,7 +272,7 @@ def test_a_closed_room_shows_when_it_opens(site):
     document = visitor.get("/_waitroom/soon/status").json()
     opens = datetime.fromisoformat(document["opens_at"])
     shown = f"{opens:%B} {opens.day}, {opens.year}, {opens:%I:%M %p}".replace(", 0", ", ")
-    heading = f">Opens on {shown} Coordinated Universal Time</h1>"
+    heading = f">Opens on {shown} GMT</h1>"
     assert heading in page.text.replace("\u202f", " ")
     assert 1 <= refresh(page)[0] <= 60
     assert "waitroom_soon" not in visitor.cookies

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from babel import Locale, UnknownLocaleError, dates
-
 from sidecar.gate.page.branding import read_site_name
+from sidecar.gate.page.dates import format_date_and_time
 from sidecar.gate.page.languages import Languages
 from sidecar.gate.page.position import format_count
 from sidecar.gate.page.status_document import parse_updated_ms
@@ -52,15 +51,7 @@ def format_opening(document: Mapping[str, Any], settings: RoomSettings, language
     if event is None:
         return ""
     opens = datetime.fromtimestamp(event.opens_at / 1000, ZoneInfo(event.timezone))
-    try:
-        locale = Locale.parse(language, sep="-")
-    except (ValueError, UnknownLocaleError):  # a language that the site has added
-        locale = Locale.parse("en")
-    date = dates.format_date(opens, "long", locale)
-    time = dates.format_time(opens, "short", locale=locale)
-    pattern = str(dates.get_datetime_format("long", locale)).replace("'", "")
-    zone = dates.get_timezone_name(opens, "long", locale=locale)
-    return f"{pattern.replace('{1}', date).replace('{0}', time)} {zone}"
+    return format_date_and_time(opens, language)
 
 
 def format_for_nginx(template: str, languages: Languages) -> str:
