@@ -52,6 +52,9 @@ scripting_mixin.LUA_MODULE.LuaRuntime = CachingRuntime
 # In background jobs of a shell, SIGINT is ignored. Processes that tests start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# Under `nohup`, SIGHUP is. A handler, unlike SIG_IGN, is not inherited, and the tests still go on.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 #: The key in pytest's cache for the durations of test files.
 SECONDS_KEY = "waitroom/seconds"
