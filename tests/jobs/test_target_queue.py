@@ -845,11 +845,13 @@ async def test_news_go_on_after_a_lost_connection(redis_socket):
     listening = connect(f"unix://{redis_socket}", timeout_s=1)
     redis = connect(f"unix://{redis_socket}", timeout_s=5)
     store = TargetStore(redis, new_room_name(), clock=StoreClock())
-    async with contextlib.aclosing(subscribe(listening, [JOBS_CHANNEL], silence_s=0.02)) as words:
+    async with contextlib.aclosing(subscribe(listening, [JOBS_CHANNEL], silence_s=1)) as words:
         assert await heard(words, store._name) == ""
         waits = asyncio.create_task(heard(words, store._name))
         commands = ""
         while "cmd=ping" not in commands:  # it was asked
+            assert not waits.done(), "the server took longer than silence_s to respond"
+            await asyncio.sleep(0.01)
             commands = str(await redis.execute_command("CLIENT", "LIST", "TYPE", "pubsub"))
             commands = commands.replace("'cmd': 'ping'", "cmd=ping")
         await store.mark_ready(0)
