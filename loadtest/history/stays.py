@@ -23,7 +23,7 @@ _RUSH, _RUSH_MS, _SERVED_MS = 0.9, HOUR_MS, 2 * HOUR_MS
 _GIVES_UP, _PATIENCE_MS = 0.08, 20 * MINUTE_MS
 _NO_SHOW, _CLAIM_MS = 0.03, 30_000
 _SESSION_MS = 8 * MINUTE_MS
-_ENDS, _END_WEIGHTS = ("session", "left", "released"), (70, 28, 2)
+_ENDS, _END_WEIGHTS = ("session", "left", "finished"), (70, 28, 2)
 
 #: The row of an event without its room: ms, kind, visitor, why, more (JSON).
 EventRow = tuple[int, str, str, str, str]
@@ -133,7 +133,8 @@ def events_of(stay: Stay) -> Iterator[EventRow]:
         why, more = ("claimed", {}) if stay.queued_ms is not None else ("at_once", joined)
         yield stay.admitted_ms, "admitted", stay.visitor, why, _json(more)
     if (reason := stay.end_reason) is not None and stay.ended_ms is not None:
-        kind, why = (reason, "") if reason in {"left", "released"} else ("expired", reason)
+        ends = {"left": "left", "finished": "released"}
+        kind, why = (ends[reason], "") if reason in ends else ("expired", reason)
         yield stay.ended_ms, kind, stay.visitor, why, "{}"
 
 
