@@ -207,7 +207,7 @@ def test_each_line_has_a_line(rooms, words):
     """The list and the watch show each sub-queue with its length and wait."""
     said = rooms(*words).stdout
     told = re.findall(r"^.*  (fast|ordinary)\s+(\d+)\s+unknown$", said, re.MULTILINE)
-    assert (said.count("\n"), told) == (4, [("fast", "1"), ("ordinary", "2")]), said
+    assert (said.count("\n"), told) == (5, [("fast", "1"), ("ordinary", "2")]), said
 
 
 def test_somebody_is_moved(rooms, three):
