@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import time
 import urllib.request
 
 import redis
@@ -16,7 +15,7 @@ from tests.support.site import ADMIN_TOKEN, SECRET, Site, answers, call, make_fo
 
 #: Settings of a room with one slot, whose visitors poll every second.
 QUICK = {"total_active_users": 1, "heartbeat_interval": 1, "claim_window": 30}
-#: The minutes before now for which `write_past` writes no samples.
+#: The minutes before a room's first sample, from 0, for which `write_past` writes none.
 GAP = range(20, 30)
 #: The service token.
 TOKEN = "dashboard-service-token"
@@ -81,28 +80,30 @@ class WithHistory(Dashboard):
 
 
 def write_past(site, room, minutes):
-    """Write samples of a room for the last `minutes`, as rooms/lua/parts/minutes.lua would have."""
-    first = int(time.time() // 60) - 1
-    rows = [
-        {
-            "minute": first - ago,
-            "waiting": 400 + ago,
-            "active": 48,
-            "cap": 50,
-            "wait_ms": 1000,
-            "totals": {
-                "joined": 10_000 - 7 * ago * (ago + 1),
-                "admitted": 5_000 - 3 * ago,
-                "left_waiting": 500 - ago,
-                "wait_12": 5_000 - 3 * ago,
-            },
-        }
-        for ago in range(minutes)
-        if ago not in GAP
-    ]
+    """Write a room's samples of the `minutes` before those that it has, as
+    rooms/lua/parts/minutes.lua would have."""
     with redis.Redis(unix_socket_path=str(site.redis_socket)) as store:
         key = room_key(room, "minutes")
-        wait_until(lambda: store.llen(key) == 1, "the first sample")
+        # A site that has run for some minutes has several.
+        wait_until(lambda: store.llen(key) > 0, "the first sample")
+        first = json.loads(store.lindex(key, -1))["minute"] - 1
+        rows = [
+            {
+                "minute": first - ago,
+                "waiting": 400 + ago,
+                "active": 48,
+                "cap": 50,
+                "wait_ms": 1000,
+                "totals": {
+                    "joined": 10_000 - 7 * ago * (ago + 1),
+                    "admitted": 5_000 - 3 * ago,
+                    "left_waiting": 500 - ago,
+                    "wait_12": 5_000 - 3 * ago,
+                },
+            }
+            for ago in range(minutes)
+            if ago not in GAP
+        ]
         store.rpush(key, *(json.dumps(row, separators=(",", ":")) for row in rows))
 
 

@@ -337,7 +337,8 @@ def test_who_paused_and_why_is_said(site, operator):
     said_of = re.compile(r"^Paused by Ada, \d+ s ago: no stock$")
     for each in (page, other):
         expect(room(each, "calm").locator(".stopped")).to_have_text(said_of)
-        expect(overview(each).locator("tr", has_text="calm").locator("small")).to_have_text(said_of)
+        note = overview(each).locator("tr", has_text="calm").locator(".note-of")
+        expect(note).to_have_text(said_of)
     expect(log(page)).to_contain_text("paused: no stock")
     press(room(other, "calm"), "Resume")
     expect(room(page, "calm").locator(".stopped")).to_be_hidden()
