@@ -57,7 +57,7 @@ def test_every_journey_keeps_the_promises(site):
 def test_workers_notes_come_together(site):
     port = str(free_port())
     status, output, report = run(
-        site, "-u", "12", "-r", "20", "-t", "9s", "--processes", "2",
+        site, "-u", "12", "-r", "20", "-t", "15s", "--processes", "2",
         "--master-bind-port", port, "--master-port", port,
         client="lean", mix="shopper=1", done_path="/done", cap=CAP - 1,
     )  # fmt: skip
