@@ -214,7 +214,8 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", 429]
 # What a target allows, and the rules between its settings, are no part of it either.
 [[operations]]
 include-operation-id = [
-    "submitJob", "submitJobs", "retryJob", "changeTarget", "listJobs", "retryJobs", "cancelJobs"
+    "submitJob", "submitJobs", "retryJob", "changeTarget", "listJobs", "retryJobs", "cancelJobs",
+    "listFailureReasons",
 ]
 checks.positive_data_acceptance.expected-statuses = ["2xx", 403, 404, 409, 422, 429]
 
