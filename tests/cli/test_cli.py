@@ -302,6 +302,8 @@ def test_healthcheck_ends_in_time():
             done = run("healthcheck", "--url", url, "--timeout", "0.5")
         finally:
             over.set()
+            # The thread must end even if the command did not connect in time.
+            socket.create_connection(server.getsockname()).close()
             thread.join()
     assert (done.returncode, done.stderr) == (3, "not ready: no answer within 0.5 s\n")
 
