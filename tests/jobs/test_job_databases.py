@@ -307,6 +307,7 @@ async def test_a_connection_that_only_reads_is_dropped(servers, open_store, kind
         await history.close()
 
 
+@pytest.mark.full  # make test installs no driver of MySQL
 @pytest.mark.parametrize("code", [1290, 1836])
 async def test_a_mysql_that_only_reads_is_left(servers, open_store, code):
     """With either of the errors by which MySQL and MariaDB refuse to write, the connection ends."""
