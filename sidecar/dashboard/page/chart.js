@@ -82,6 +82,10 @@ export const STEPS = {
   ],
 };
 
+// Returns a function that reads a row's count as a rate a minute; null if the count is unknown.
+export const aMinute = name => row =>
+  row[name] == null ? null : (row[name] * 60000) / (row.ends_ms - row.from_ms);
+
 // Returns the values from 0 to the first one that is not below `most`.
 export function values(most, steps, count = 4) {
   const step = steps.find(each => most / each <= count) ?? steps.at(-1);

@@ -1,13 +1,11 @@
 // The charts of one room, with their marks.
 
 import { call, session } from './acts.js';
-import { Charts, STEPS } from './chart.js';
+import { aMinute, Charts, STEPS } from './chart.js';
 import { duration, number, put, rate } from './draw.js';
 
 const DAY = 86400000,
   BEFORE = 900000;
-const aMinute = name => row =>
-  (row[name] * 60000) / (row.ends_ms - row.from_ms);
 const CHARTS = [
   {
     title: 'Joined the queue and let in',

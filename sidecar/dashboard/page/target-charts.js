@@ -1,13 +1,11 @@
 // The charts of one target: what became of its jobs and calls, and how long they took.
 
 import { request } from './acts.js';
-import { Charts, STEPS } from './chart.js';
+import { aMinute, Charts, STEPS } from './chart.js';
 import { fine, rate } from './draw.js';
 
 const HOUR = 3600000,
   LONGEST = 168;
-const aMinute = name => row =>
-  row[name] == null ? null : (row[name] * 60000) / (row.ends_ms - row.from_ms);
 const short = seconds =>
   seconds != null && seconds < 1
     ? `${Math.round(seconds * 1000)} ms`
