@@ -33,7 +33,7 @@ help:
 	@echo "                      (BARE=1: also both commands on a bare Debian and a bare Ubuntu, as root)"
 	@echo "  make unit           run the tests that need no server, in a minute (ARGS=)"
 	@echo "  make lint types     run ruff, import-linter and biome, run mypy"
-	@echo "  make check          run ruff, mypy and every test, as CI does"
+	@echo "  make check          run ruff, import-linter, biome, mypy and make test, as CI does"
 	@echo "Measure (no report while other programs are busy, but with FORCE=1; QUICK=1 is a short run)"
 	@echo "  make bench          visitors beside plain nginx and a Lua design"
 	@echo "  make bench-history  look-ups and the recorder with ten million stays in MariaDB"
@@ -97,7 +97,7 @@ docs-serve: $(ALL)
 	@$(BIN)/python -m scripts.docs_pages
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
-check: lint types test-all
+check: lint types test
 
 wheel: $(ALL)
 	@rm -rf dist
