@@ -24,6 +24,8 @@ Wait: TypeAlias = float | bool | None
 
 log = logging.getLogger("waitroom")
 
+#: The least time between two polls, in seconds, because a replica that shuts down responds at once.
+MIN_POLL_S = 0.5
 #: Longest pause before the first retry, the second, and so on, in seconds. The last value repeats.
 PAUSES_S = (0.1, 0.4, 1.6, 5.0)
 

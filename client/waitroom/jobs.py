@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Required, TypedDict, TypeVar, Unpack
 
 from waitroom.blocking import BlockingMethods, blocking, blocking_context, blocking_iterator
-from waitroom.core import Core, Wait, get_deadline, log, make_id
+from waitroom.core import MIN_POLL_S, Core, Wait, get_deadline, log, make_id
 from waitroom.errors import (
     LeaseLost,
     Queued,
@@ -31,8 +31,6 @@ ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
 #: The longest wait of a long poll, in seconds, and of one of several for more than MAX_AWAITED.
 POLL_S = 20
 POLL_SEVERAL_S = 2
-#: The least time between two polls, in seconds, because a replica that shuts down responds at once.
-MIN_POLL_S = 0.5
 #: The maximum number of jobs that one long poll waits for.
 MAX_AWAITED = 1000
 #: The maximum number of jobs in one request that submits many, and of bytes in its list.

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, nullcontext
 from datetime import datetime
 
 from waitroom.blocking import run
-from waitroom.core import Core, Wait, get_deadline, log, make_id
+from waitroom.core import MIN_POLL_S, Core, Wait, get_deadline, log, make_id
 from waitroom.errors import (
     LeaseLost,
     Problem,
@@ -23,8 +23,6 @@ from waitroom.wire import Document, Request, Response, build_path
 #: queue. A replica that has died is noticed after the poll and the timeout. By then, a holder who
 #: was called must not have lost the place: a call lasts for claim_window, 10 s by default.
 POLL_S, HEAD_POLL_S = 20.0, 4.0
-#: The least time between two polls, in seconds, because a replica that shuts down responds at once.
-MIN_POLL_S = 0.5
 #: The least time between two renewals in the background, in seconds.
 MIN_RENEW_S = 0.1
 

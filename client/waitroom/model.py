@@ -49,7 +49,7 @@ LEASE_MEMBERS = frozenset(
 class JobResult(TypedDict):
     """The response to a job's call, with its body (string or base64) if that is at most 64 KB."""
 
-    status: int
+    status: int | None
     headers: dict[str, str]
     size: int
     body_url: str
@@ -138,12 +138,13 @@ class Room(TypedDict):
     lines: list[Line]
     provisional: int
     recovers_until: str | None
-    recovery_stage: str | None
+    recovery_stage: int
     replicas: int
     revision: int
     counters: dict[str, int]
     settings: dict[str, Any]
-    changed: list[str]
+    #: The settings that were changed at run time, and their values.
+    changed: dict[str, Any]
 
 
 Visitor = TypedDict(
@@ -170,8 +171,8 @@ class LogEntry(TypedDict):
     at: int
     by: str
     what: str
-    visitor: str | None
-    detail: str | None
+    visitor: str
+    detail: str
     #: What the operator did, in words.
     text: str
     #: The operator's reason for a change of settings. Empty if none was given.

@@ -6,6 +6,7 @@ import json
 import pydoc
 import typing
 from datetime import UTC, datetime, timedelta
+from types import UnionType
 
 import pytest
 
@@ -336,13 +337,21 @@ async def test_the_same_for_tasks(aclient):
     ],
 )
 def test_types_are_those_of_the_description(client, kind, at):
-    """A document's type has the members that the replica's OpenAPI document has, and those that
-    may be left out may be left out."""
+    """A document's type has the members that the replica's OpenAPI document has, each of its type,
+    and those that may be left out may be left out."""
     found = described(client, *at.split())
     assert set(kind.__annotations__) == set(found["properties"])
     hints = typing.get_type_hints(kind, include_extras=True)
     optional = {name for name in hints if typing.get_origin(hints[name]) is typing.NotRequired}
     assert set(hints) - optional == set(found["required"])
+    document, left_out = client.request("GET", "/openapi.json"), {"null"}
+    wrong = {}
+    for name, hint in typing.get_type_hints(kind).items():
+        types = json_types(document, found["properties"][name])
+        types -= left_out if name in optional else set()
+        if json_types_of_hint(hint) != types:
+            wrong[name] = types
+    assert wrong == {}
 
 
 def test_what_is_read_of_limits_and_leases_is_described(client):
@@ -355,6 +364,30 @@ def test_what_is_read_of_limits_and_leases_is_described(client):
     order = described(client, "post", "/v1/jobs", of="request")
     names = {"class" if name == "class_name" else name for name in JobRequest.__annotations__}
     assert names | {"target", "body_base64"} == set(order["properties"])
+
+
+def json_types(document, schema):
+    """The JSON types of a schema's values."""
+    if "$ref" in schema:
+        schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    if several := schema.get("anyOf", schema.get("oneOf")):
+        return set().union(*(json_types(document, each) for each in several))
+    return {schema["type"]} if "type" in schema else {JSON_TYPES[type(schema["enum"][0])]}
+
+
+JSON_TYPES = {
+    str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null",
+    list: "array", dict: "object",
+}  # fmt: skip
+
+
+def json_types_of_hint(hint):
+    if isinstance(hint, UnionType):
+        return set().union(*(json_types_of_hint(each) for each in typing.get_args(hint)))
+    if typing.get_origin(hint) is typing.Literal:
+        return {JSON_TYPES[type(each)] for each in typing.get_args(hint)}
+    origin = dict if typing.is_typeddict(hint) else typing.get_origin(hint) or hint
+    return {JSON_TYPES[origin]}
 
 
 def described(client, method, path, *members, of="response"):
