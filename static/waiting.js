@@ -524,6 +524,8 @@
       if (current !== mine) return;
       if (answer) return setTimeout(() => location.replace(plain), 5000); // the browser lacks a feature
       // Keep the numbers and retry with growing pauses, at a random time.
+      const kept = /^(waiting|admitted)$/.test(root.dataset.state);
+      if (texts) put('offline', texts[kept ? 'offline' : 'offline_new']);
       $('offline').hidden = false;
       if (!failures++) put('live', $('offline').textContent);
       plan(Math.max(after, random(2, Math.min(60, 2 ** (failures + 1)))), what);

@@ -1,12 +1,13 @@
 """Accessibility of the waiting page: axe-core's rules, the keyboard, zoom and forced colours."""
 
+import re
 from datetime import timedelta
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.support.browser import find_violations
-from tests.support.played_page import NOWHERE, SERVER, closed, prequeue
+from tests.support.played_page import NOWHERE, PAGE, SERVER, closed, prequeue
 
 STATES = {
     "joining": {"state": "not_queued", **NOWHERE, "refresh_after_seconds": 300},
@@ -48,10 +49,17 @@ def test_no_rule_is_broken_in_any_state(play, scheme, locale):
     page.locator("#leave").click()
     found["left"] = find_violations(page)
     page.locator("#undo").click()
-    page.route("**/status", lambda route: route.abort())
+    page.route(re.compile(r"/(status|join)(\?|$)"), lambda route: route.abort())
     page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))")
     expect(page.locator("#offline")).to_be_visible()
     found["offline"] = find_violations(page)
+    texts = PAGE.languages.texts(site.language)
+    expect(page.locator("#offline")).to_have_text(texts["offline"])
+    # A newcomer has no place yet that could be kept.
+    page = site.open(**STATES["joining"])
+    expect(page.locator("#offline")).to_be_visible()
+    expect(page.locator("#offline")).to_have_text(texts["offline_new"])
+    found["offline newcomer"] = find_violations(page)
     assert {name: each for name, each in found.items() if each} == {}
 
 
