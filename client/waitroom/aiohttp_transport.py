@@ -14,7 +14,7 @@ from waitroom.wire import KEEPALIVE_S, OpenResponse, Replica, Request, Response,
 
 
 class AiohttpTransport:
-    """Sends requests from the tasks of the event loop that sends the first one."""
+    """Sends requests through aiohttp. All must come from one event loop."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire

@@ -40,8 +40,8 @@ class _Transport(Protocol):
     async def aclose(self) -> None: ...
 
 
-class TaskCore(Core):
-    """Sends requests from asyncio tasks. Waiting suspends the task."""
+class AsyncCore(Core):
+    """Sends the requests of AsyncClient. Each wait suspends only the current task."""
 
     def __init__(self, wire: Wire, retries: int) -> None:
         super().__init__(wire, retries)
@@ -129,7 +129,7 @@ class AsyncClient(LimitMethods):
     """A client for the tasks of one event loop, with the same methods as Client. A task that is
     cancelled while it waits releases its permit or reservation, or leaves the queue."""
 
-    _core: TaskCore
+    _core: AsyncCore
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class AsyncClient(LimitMethods):
         operator: str = "",
     ) -> None:
         wire = Wire(address, token=token, operator=operator, timeout_s=timeout)
-        super().__init__(TaskCore(wire, retries))
+        super().__init__(AsyncCore(wire, retries))
         self.jobs, self.rooms = AsyncJobs(self._core), AsyncRooms(self._core)
 
     async def __aenter__(self) -> Self:

@@ -18,7 +18,7 @@ class BlockingMethods(Generic[AsyncMethods]):
 
 
 def run(awaitable: Awaitable[Result]) -> Result:
-    """Run an awaitable of ThreadCore to completion. It never suspends, so needs no event loop."""
+    """Run an awaitable of SyncCore to completion. It never suspends, so needs no event loop."""
     try:
         next(awaitable.__await__())
     except StopIteration as end:

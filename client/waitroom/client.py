@@ -29,7 +29,7 @@ Params = ParamSpec("Params")
 Returned = TypeVar("Returned")
 
 
-class ThreadCore(Core):
+class SyncCore(Core):
     """Sends requests from threads. Each wait blocks the thread, so no coroutine ever suspends."""
 
     def __init__(self, wire: Wire, retries: int) -> None:
@@ -98,7 +98,7 @@ class Client(BlockingMethods[LimitMethods]):
         operator: str = "",
     ) -> None:
         wire = Wire(address, token=token, operator=operator, timeout_s=timeout)
-        self._core = ThreadCore(wire, retries)
+        self._core = SyncCore(wire, retries)
         super().__init__(LimitMethods(self._core))
         self.jobs, self.rooms = Jobs(AsyncJobs(self._core)), Rooms(AsyncRooms(self._core))
 

@@ -1,6 +1,6 @@
 """Sends requests until a replica answers. Both clients share this code.
 
-The methods are coroutines. Those of ThreadCore (client.py) never suspend, so `waitroom.blocking`
+The methods are coroutines. Those of SyncCore (client.py) never suspend, so `waitroom.blocking`
 can run each one to completion without an event loop. A coroutine that is interrupted, by
 CancelledError or KeyboardInterrupt, may still send cleanup requests, such as to release a permit.
 """

@@ -131,7 +131,7 @@ async def run_jobs(settings: Settings, *, max_calls: int, grace_s: float, listen
     """Run a worker, which makes the HTTP calls of jobs, until SIGTERM or SIGINT. Then wait up to
     `grace_s` for calls in progress. Raises InputError if the settings do not allow a worker.
 
-    `max_calls`: the most calls at a time to one target. `listen`: the HOST:PORT for health and
+    `max_calls`: the limit on calls at a time to one target. `listen`: the HOST:PORT for health and
     metrics, or "" to disable them.
     """
     if not settings.jobs_database:

@@ -73,7 +73,7 @@ if TYPE_CHECKING:  # SQL is an extra
     from sidecar.app.jobs import JobServices
     from sidecar.history.store.stays import History
 
-#: The most connections that may wait to be accepted by a listener.
+#: The maximum number of connections that may wait to be accepted by a listener.
 BACKLOG = 4096
 #: The longest request line or header, in bytes. nginx passes URLs of up to 32 KB in a header.
 MAX_FIELD_BYTES = 65_536

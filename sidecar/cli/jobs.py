@@ -30,9 +30,9 @@ from sidecar.cli.replica_client import (
 )
 from sidecar.jobs.model import ENDED, State
 
-#: The most ids or jobs in one bulk request.
+#: The maximum number of ids or jobs in one bulk request.
 MAX_BULK_IDS = 100
-#: The most jobs whose states are shown one by one. For more jobs, only counts are shown.
+#: The maximum number of jobs shown one by one. For more jobs, only counts are shown.
 MAX_JOB_LINES = 8
 
 EVERY = click.option(

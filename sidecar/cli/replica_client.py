@@ -31,7 +31,7 @@ Job: TypeAlias = "waitroom.Job"
 Room: TypeAlias = "waitroom.Room"
 Visitor: TypeAlias = "waitroom.Visitor"
 _UNIX, _SYSTEM_DIR = "unix:", SYSTEM_FILE.parent
-#: The most items that one request for a list reads.
+#: The maximum number of items that one request for a list reads.
 PAGE_SIZE = 1000
 #: The context settings of a command with an argument that may begin with a hyphen. -c is read as
 #: --config, a long option, so that only the word -c is the option and -cabin is an argument.

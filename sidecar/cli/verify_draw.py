@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 _PAGE_SIZE = 10_000
 _TIMEOUT_S = 30
 _MAX_RESPONSE_BYTES = 4_000_000
-#: The most places that are read, and the most characters of a server's text that are shown.
+#: How many places are read, and how many characters of a server's text are shown.
 _MAX_PLACES = 5_000_000
 _MAX_SHOWN = 300
-#: The most requests for a draw, one per second, while the replica computes the digest of its list.
+#: The maximum number of requests for a draw, one per second, until the replica has its digest.
 _ATTEMPTS = 30
 _URL_HINT = "write the whole address, https://…"
 _NOT_A_DRAW = "this is no draw as a room publishes it"

@@ -114,7 +114,7 @@ async def log_in(request: web.Request) -> web.Response:
     name, secret = clean_name(fields.get("name", "")), fields.get("token", "").strip()
     respond_form = partial(_respond_form, request, name=name)
     by = await _check_secret(request, name, secret)
-    # Other passwords from this IP address may have been wrong while this one was checked.
+    # Meanwhile, other requests from this IP address may have sent wrong passwords.
     if refused := _check_throttle(request):
         return refused
     if by is None:
@@ -168,7 +168,7 @@ def _check_throttle(request: web.Request) -> web.Response | None:
 
 
 async def log_out(request: web.Request) -> web.Response:
-    """End the session, or with `everywhere` in the query all sessions of the operator. Only the
+    """End the session or, with `everywhere` in the query, all sessions of the operator. Only the
     proxy can end a session that the proxy has started."""
     operator = find_operator(request)
     if operator is None or operator.by == "proxy":

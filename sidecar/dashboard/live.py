@@ -61,7 +61,7 @@ CHART_FIELDS = (
     *("from_ms", "ends_ms", "waiting", "active", "cap", "joined", "admitted", "abandoned"),
     *("wait_half", "wait_most"),
 )
-#: The longest and shortest time over which a rate per minute is measured, ms.
+#: The longest and shortest time over which a rate per minute is measured, in ms.
 MAX_SPAN_MS = 60_000
 MIN_SPAN_MS = 5_000
 #: The number of samples of an hour: one at its beginning, and one at the end of each minute.

@@ -35,7 +35,7 @@ MAX_COST = 500
 LEASE_COST = 50
 #: After so many seconds no further step begins, because the browser would not wait for it.
 MAX_S = 3.0
-#: The most hits of each kind in one response.
+#: The maximum number of hits of each kind in one response.
 MAX_HITS = 8
 #: The shortest beginning of a job's id that is searched for.
 _JOB_ID = re.compile("[A-Za-z0-9_-]{4,22}")
@@ -157,7 +157,7 @@ def _make_steps(request: web.Request, query: str) -> Iterator[tuple[int, Step]]:
 
 async def _search_redis(steps: list[tuple[int, Step]], after: str) -> tuple[list[Hit], str | None]:
     """Take steps from `after` on, until their cost is MAX_COST or there are MAX_HITS. Return the
-    hits, and where to go on (None: all was searched). Raises StoreError."""
+    hits, and where to go on, or None if all was searched. Raises StoreError."""
     index, _, cursor = after.partition("-")
     hits: list[Hit] = []
     cost, number, until_s = 0, int(index or 0), time.monotonic() + MAX_S

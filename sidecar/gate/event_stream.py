@@ -41,7 +41,7 @@ RETRY_S = 10
 #: visitor cannot use up the streams of a replica.
 MAX_PER_VISITOR = 4
 _KEEP_ALIVE = b":\n\n"
-#: A browser reopens a broken stream after a random time in this range, ms.
+#: A browser reopens a broken stream after a random time in this range, in ms.
 _RETRY_MS = (2_000, 5_000)
 _HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",

@@ -13,11 +13,11 @@ from sidecar.visitors.verdict_lifetime import BRIEF_TTL_MS
 
 #: The longest interval between polls of a closed room, in seconds. Its events may change meanwhile.
 CLOSED_ROOM_INTERVAL_S = 60.0
-#: The longest time over which polls at the beginning of a pre-queue are spread, ms. It is less in a
-#: short pre-queue: a tenth of its duration.
+#: The longest time over which polls at the beginning of a pre-queue are spread, in ms. It is less
+#: in a short pre-queue: a tenth of its duration.
 _MAX_SPREAD_MS = 30_000
-#: The time over which polls at an opening without a pre-queue are spread, ms. It is short, because
-#: the order of joining counts.
+#: The time over which polls at an opening without a pre-queue are spread, in ms. It is short,
+#: because the order of joining counts.
 _SPREAD_AT_OPENING_MS = 2_000
 #: nginx caches the response to a poll that comes within so many seconds of the visitor's last one.
 REPEAT_S = BRIEF_TTL_MS / 1000

@@ -39,7 +39,7 @@ class Stamps:
 
     def __init__(self, secret_keys: Sequence[str]) -> None:
         self._keys = {key.proof: key for key in map(NginxKey.of, secret_keys)}
-        #: "known" if nginx's last proof was of one of these keys, or "unknown". None: no proof.
+        #: "known" if nginx's last proof was of one of these keys, else "unknown". None before it.
         self.nginx_key: str | None = None
 
     def sign(self, stamp_request: str, room: str) -> str | None:

@@ -66,7 +66,7 @@ class VisitorRequest:
     def from_page(cls, request: web.Request, room: Gate, uri: str = "") -> "VisitorRequest":
         """Read a request of the waiting page, which nginx passes on. `uri` is the request's own
         URL or the URL to go to after admission."""
-        # query.get returns the first `token`. A later one may be part of `next`.
+        # Parse only a query that can have a token. A second `token` belongs to the URL in `next`.
         join_token = request.query.get("token") if "token=" in request.raw_path else None
         headers = request.headers
         return cls(headers, request.method, read_token(headers, room), uri, join_token, True, True)

@@ -24,7 +24,7 @@ from sidecar.rooms.service import WaitingRoom, room_of
 if TYPE_CHECKING:  # SQL is an extra
     from sidecar.history.store.stays import History
 
-#: The most stays in a report from a replica, because counting delays visitors' requests.
+#: The maximum number of stays in a replica's report, because counting delays visitors' requests.
 REPORT_LIMIT = 100_000
 
 _ROOM_PATH = "/admin/rooms/{room}"

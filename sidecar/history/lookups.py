@@ -19,9 +19,9 @@ if TYPE_CHECKING:  # SQL is an extra
 #: The key of the history in a replica's application. It is missing if no history is recorded.
 HISTORY: "web.AppKey[History]" = web.AppKey("history", object)  # type: ignore[arg-type] # importing History takes a third of the time to start
 
-#: The most events of a visitor in a response, and the most changes of the position.
+#: The maximum numbers of a visitor's events and of position changes in a response.
 EVENTS_LIMIT = 1000
-#: The most visitors ahead for which a position is computed, because this blocks the replica.
+#: How many visitors may be ahead for a position to be computed, because this blocks the replica.
 AHEAD_LIMIT = 50_000
 
 

@@ -18,7 +18,7 @@ class HistorySection(BaseModel):
     history_archive: Literal["drop", "move"] = "drop"
     """`drop`: delete them. `move`: move them to `entries_archive` and `events_archive`."""
     history_backlog: Count = Field(default=10_000_000, ge=1000)
-    """The most events of a room that wait in Redis while the database is unavailable, about 100
+    """How many events of a room may wait in Redis while the database is unavailable, about 100
     bytes each. The oldest events beyond this number are lost."""
     history_stuck_after: Seconds = Field(default=86_400, ge=60)
     """A stay is closed as `stuck` after this time without events if Redis has no such visitor."""

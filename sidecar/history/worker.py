@@ -27,18 +27,18 @@ from sidecar.rooms.service import WaitingRoom, WaitingRooms
 if TYPE_CHECKING:  # SQL is an extra
     from sidecar.history.store.stays import History
 
-#: The most events in one transaction. 250 block the event loop for about 5 ms, 500 for 10 ms.
+#: How many events one transaction takes. 250 block the event loop for about 5 ms, 500 for 10 ms.
 BATCH = 250
-#: How long the lease of the recorder is valid without renewal, ms.
+#: How long the lease of the recorder is valid without renewal, in ms.
 LEASE_MS = 15_000
-#: How often to check for new events, seconds.
+#: How often to check for new events, in seconds.
 CHECK_S = 1.0
 #: The pause between two full batches, seconds, so that visitors' requests are not delayed.
 PAUSE_S = 0.005
 #: The delays between attempts while the database is unavailable.
 BACKOFF = Backoff(1.0, 15.0)
 
-#: The most rows that one transaction of the archivist moves or deletes.
+#: The maximum number of rows that one transaction of the archivist moves or deletes.
 TIDY_BATCH = 500
 #: Seconds between two runs of the archivist for a room, between two attempts of a replica to get
 #: the lease for such a run, and between two transactions.

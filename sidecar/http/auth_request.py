@@ -9,7 +9,7 @@ from sidecar.kit.names import SEPARATOR
 
 log = structlog.get_logger()
 
-#: The most unknown names that are logged. Each comes from a mistake in a proxy's configuration.
+#: How many unknown names are logged. Each comes from a mistake in a proxy's configuration.
 _MAX_LOGGED = 100
 #: The unknown names that were logged, as pairs of kind and name.
 logged_once: set[tuple[str, str]] = set()

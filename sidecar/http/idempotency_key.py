@@ -9,7 +9,7 @@ from sidecar.kit.errors import InputError
 HEADER = "Idempotency-Key"
 #: A string of structured fields (RFC 9651), which the draft wants. Many clients send a plain key.
 _STRING = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"')
-#: The most characters of a key that an error message repeats.
+#: How many characters of a key an error message repeats.
 _MAX_SHOWN = 40
 
 

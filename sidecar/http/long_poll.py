@@ -11,7 +11,7 @@ from aiohttp import web
 from sidecar.kit.errors import InputError
 from sidecar.kit.tasks import wait_for
 
-#: The longest `wait` that a client may ask for, seconds.
+#: The longest `wait` that a client may ask for, in seconds.
 MAX_WAIT_S = 60
 
 
@@ -19,7 +19,7 @@ class LongPolls:
     """The requests that this replica holds open. The coroutine functions `work` run in the
     background while any request is open."""
 
-    #: The interval at which the connections of the clients are checked, seconds.
+    #: The interval at which the connections of the clients are checked, in seconds.
     check_interval_s = 0.2
 
     def __init__(self, *work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -86,7 +86,7 @@ def is_gone(request: web.Request) -> bool:
 
 
 def read_wait(request: web.Request) -> int:
-    """Return `wait` of the query: for how long to hold the response, seconds. Raises InputError."""
+    """Return `wait` of the query: how many seconds to hold the response. Raises InputError."""
     text = request.query.get("wait", "0")
     if not (text.isascii() and text.isdigit() and len(text) < 4 and int(text) <= MAX_WAIT_S):
         raise InputError([f"wait: whole seconds from 0 to {MAX_WAIT_S} (got {text[:40]!r})"])

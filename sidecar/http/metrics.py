@@ -28,9 +28,9 @@ from sidecar import __version__
 from sidecar.storage.redis.eviction import SAFE, UNSEEN
 from sidecar.storage.redis.scripts import Observer
 
-#: Buckets for the durations of calls of Redis scripts, seconds.
+#: Buckets for the durations of calls of Redis scripts, in seconds.
 _CALL_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1)
-#: Buckets for durations from 10 ms to half an hour, seconds.
+#: Buckets for durations from 10 ms to half an hour, in seconds.
 PACES_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 
 # Omit the creation times of counters. No alert uses them, and they would double the output.

@@ -33,7 +33,7 @@ from sidecar.kit.errors import InputError
 from sidecar.kit.names import NAME
 from sidecar.kit.setting_types import describe_requirement
 
-#: The most characters of a name or value that an error message repeats.
+#: How many characters of a name or value an error message repeats.
 _MAX_SHOWN = 40
 _DIGITS = re.compile("[0-9]+")
 #: The largest whole number that every JSON parser represents exactly.

@@ -26,7 +26,7 @@ from sidecar.kit.trace_context import (
     stop_logging_trace,
 )
 
-#: The value of Retry-After while Redis or the database is unavailable, seconds.
+#: The value of Retry-After while Redis or the database is unavailable, in seconds.
 STORE_RETRY_S = 5
 
 log = structlog.get_logger()

@@ -11,7 +11,7 @@ from sidecar.kit.waiters import Waiters
 from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.pub_sub import publish
 
-#: The most jobs in one message.
+#: The maximum number of jobs in one message.
 BATCH_LIMIT = 100
 
 

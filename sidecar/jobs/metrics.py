@@ -12,7 +12,7 @@ from sidecar.jobs.store.target_queue import QueueState
 
 _BREAKER_VALUES = {"closed": 0, "trial": 1, "open": 2}
 #: The gauges of a target: the suffix of the metric's name, its help text, and a function that
-#: returns its value (None: the target has no sample).
+#: returns its value, or None if the target has no sample.
 _GAUGES: tuple[tuple[str, str, Callable[[TargetSettings, QueueState], float | None]], ...] = (
     ("waiting", "Jobs in the queue.", lambda _, state: state.waiting),
     (

@@ -9,7 +9,7 @@ Times are in ms since 1970 by the clock of Redis, and None if the event has not 
 Only online jobs become `called`: their permit was issued and has not been used yet.
 
 A job passes through these types: NewJob (submitted) -> Job (a row in SQL) -> Claim (may be called,
-store/target_queue.py) -> CallResult (call_result.py) -> Ending -> JobView (service.py).
+store/target_queue.py) -> CallResult (call_result.py) -> AttemptEnd -> JobView (service.py).
 """
 
 import hashlib
@@ -49,7 +49,7 @@ UNUSED_PERMIT = "nobody used the permit"
 #: The length of a job's id, in characters.
 ID_LENGTH = 22
 ID_PATTERN = "[A-Za-z0-9_-]{22}"
-#: The most bytes of a response body in one row of the database.
+#: The maximum size in bytes of a response body in one row of the database.
 CHUNK_BYTES = 262_144
 
 
@@ -121,7 +121,7 @@ class NewJob:
         return hashlib.sha256(json.dumps(content).encode() + b"\0" + self.body).hexdigest()
 
     def find_due_ms(self, now_ms: int) -> int | None:
-        """Return when a job that is submitted now may first be called. None: at once."""
+        """Return when a job that is submitted now may first be called, or None for at once."""
         due_ms = self.run_at_ms
         if self.delay_s is not None:
             due_ms = now_ms + to_ms(self.delay_s)
@@ -234,7 +234,7 @@ class QueueEntry(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class AttemptEnd:
     """The end of an attempt, to be written to SQL and to Redis. Both ignore the ending unless the
     job's fence is still `fence`."""
 
@@ -243,7 +243,7 @@ class Ending:
     #: One of ENDED, or PENDING if the job is retried at `not_before_ms`.
     state: State
     at_ms: int
-    #: When the ended job is removed. None: the job's value does not change.
+    #: When the ended job is removed, or None to keep the job's value.
     expires_ms: int | None = None
     error: str = ""
     status: int | None = None
@@ -257,7 +257,7 @@ class Ending:
     is_counted: bool = False
     outcome: CallOutcome = "gone"
     took_us: int = 0
-    #: No call to the target starts before this time. None: no limit.
+    #: The earliest time of the next call to the target, if it is limited.
     hold_ms: int | None = None
 
 

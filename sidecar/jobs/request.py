@@ -16,10 +16,10 @@ from sidecar.kit.errors import InputError
 from sidecar.kit.setting_types import clean_path
 from sidecar.kit.trace_context import HEADERS as TRACE_HEADERS
 
-#: The most characters of a path, and of a query. With the target's own path, both fit into the
-#: request line of 8 KB that most servers accept.
+#: The maximum lengths of a path and of a query, in characters. With the target's own path, both fit
+#: into the request line of 8 KB that most servers accept.
 MAX_PATH, MAX_QUERY = 2048, 4096
-#: The most headers, and the most bytes of all headers together.
+#: The maximum number of headers, and the maximum size of all headers together in bytes.
 MAX_HEADERS, MAX_HEADERS_BYTES = 64, 16_384
 #: Characters that a path and a query may have unencoded. A path may not have ; and @, because some
 #: servers give them a special meaning.

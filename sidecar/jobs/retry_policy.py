@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 
 from sidecar.jobs.call_result import CallResult, describe_status
-from sidecar.jobs.model import CallOutcome, Ending, Job, State, to_ms
+from sidecar.jobs.model import AttemptEnd, CallOutcome, Job, State, to_ms
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import Claim
 from sidecar.kit.retry import Backoff
@@ -25,10 +25,10 @@ def make_ending(  # noqa: PLR0913
     *,
     now_ms: int,
     draw: Callable[[], float] = random.random,
-) -> Ending:
+) -> AttemptEnd:
     """Return the ending of an attempt: completed, failed, or pending if the job is retried. `draw`
     returns a random number from 0 to 1, for the jitter of the pause."""
-    end = partial(Ending, job.id, claim.fence, at_ms=now_ms, status=result.status)
+    end = partial(AttemptEnd, job.id, claim.fence, at_ms=now_ms, status=result.status)
     expires_ms = now_ms + to_ms(settings.result_ttl)
     if result.kind == "answered":
         # A response that fails the job is stored too, because it may explain the failure. The

@@ -81,9 +81,9 @@ KEY_HINT = "1 to 128 visible ASCII characters"
 #: How far ahead a job can be submitted, in seconds: 366 days.
 MAX_DELAY_S = 31_622_400
 
-#: The most jobs that one bulk request changes.
+#: The maximum number of jobs that one bulk request changes.
 MAX_BULK_JOBS = 100
-#: The most jobs that one request waits for.
+#: The maximum number of jobs that one request waits for.
 MAX_AWAITED_JOBS = 1000
 NOT_ENDED = frozenset(State) - ENDED
 #: The states of the jobs that are retried by default.

@@ -18,7 +18,7 @@ from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.model import (
     ENDED,
     WAITING_STATES,
-    Ending,
+    AttemptEnd,
     GrantNeededError,
     IdempotencyKeyUsedError,
     Job,
@@ -56,7 +56,7 @@ class JobView:
     position: int | None = None
     #: The expected wait until the call, in seconds.
     wait_s: float | None = None
-    #: The earliest time of the first attempt, and of a later attempt. None: at once.
+    #: The earliest time of the first attempt, and of a later attempt, or None for at once.
     run_ms: int | None = None
     retry_ms: int | None = None
     permit: str | None = None
@@ -281,7 +281,7 @@ class Jobs:
         await self._enqueue(target, job)
         return await self.find(id_, owner)
 
-    async def finish(self, ending: Ending) -> bool:
+    async def finish(self, ending: AttemptEnd) -> bool:
         """Write an attempt's ending, and announce the job if it has ended. Return False if another
         attempt has the job. Idempotent."""
         is_written = await self.store.attempts.finish(ending)

@@ -58,7 +58,7 @@ def normalize_header_name(name: str) -> str:
 
 
 def find_header_problems(headers: dict[str, str]) -> list[str]:
-    """Return the problems of the names and values of headers that a job or target sets."""
+    """Return problems with the names and values of headers that a job or target sets."""
     problems = []
     for name, value in headers.items():
         if not _HEADER_NAME.match(name):
@@ -387,7 +387,7 @@ class TargetSettings(BaseModel):
         return self.url is not None and self.url.endswith("/")
 
     def retries_on(self, status: int | None) -> bool:
-        """Return whether a call is retried after this status (None: no complete response)."""
+        """Return whether to retry after this status, or after no complete response (None)."""
         return CONNECTION in self.retry_on if status is None else _has_status(self.retry_on, status)
 
     def fails_on(self, status: int) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from sidecar.jobs.model import ENDED, Ending, State, to_ms
+from sidecar.jobs.model import ENDED, AttemptEnd, State, to_ms
 from sidecar.jobs.permits import Permits
 from sidecar.jobs.settings import TargetSettings, read_target
 from sidecar.jobs.store.target_queue import TargetStore
@@ -39,13 +39,13 @@ class Target:
 
     def make_ending(
         self, id_: str, fence: int, state: State, error: str = "", status: int | None = None
-    ) -> Ending:
+    ) -> AttemptEnd:
         """Return the ending of an attempt that ends now and has no result."""
         now_ms = self.clock.now_ms()
         expires_ms = now_ms + to_ms(self.settings.result_ttl) if state in ENDED else None
-        return Ending(id_, fence, state, now_ms, expires_ms, error, status)
+        return AttemptEnd(id_, fence, state, now_ms, expires_ms, error, status)
 
-    def make_abort_ending(self, id_: str, fence: int) -> Ending:
+    def make_abort_ending(self, id_: str, fence: int) -> AttemptEnd:
         return self.make_ending(id_, fence, State.CANCELLED, "cut off by its caller")
 
 

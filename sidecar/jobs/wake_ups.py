@@ -20,7 +20,7 @@ from sidecar.storage.redis.scripts import RedisScripts
 POLL_S = 10.0
 #: How often an idle worker or reconciler checks its queue without a wake-up, in seconds.
 IDLE_S = 60.0
-#: The most targets in one script call. More would block Redis for too long.
+#: The maximum number of targets in one script call. More would block Redis for too long.
 TARGETS_PER_CALL = 200
 _ABORT_PREFIX, _SETTINGS_PREFIX = "abort ", "settings "
 

@@ -54,8 +54,8 @@ def find_network(text: str) -> str:
     return text if address is None else str(address)
 
 
-#: How many addresses an AddressLimit stores. The one that was idle longest is dropped first.
-MOST_ADDRESSES = 10_000
+#: The maximum number of addresses in an AddressLimit. The one idle longest is dropped first.
+MAX_ADDRESSES = 10_000
 
 
 class AddressLimit:
@@ -76,6 +76,6 @@ class AddressLimit:
             return wait_s
         self._full_at_s[key] = full_at_s + 1 / self._per_s
         self._full_at_s.move_to_end(key)
-        if len(self._full_at_s) > MOST_ADDRESSES:
+        if len(self._full_at_s) > MAX_ADDRESSES:
             self._full_at_s.popitem(last=False)
         return 0.0

@@ -8,7 +8,7 @@ import time
 from datetime import UTC, datetime
 from functools import lru_cache
 
-#: How far the estimate may be behind the time of Redis, ms.
+#: How far the estimate may be behind the time of Redis, in ms.
 MAX_LAG_MS = 500
 #: The largest difference, ms, between the clocks of two machines that is not suspicious.
 _MAX_DIFFERENCE_MS = 60_000

@@ -31,12 +31,12 @@ from sidecar.kit.addresses import is_public
 #: connections after two seconds or more, and a request that is sent just then fails.
 DNS_S = 2
 KEEP_ALIVE_S = 1.5
-#: The longest line in the head of a response, bytes.
+#: The longest line in the head of a response, in bytes.
 MAX_LINE = 8190
-#: The most interim responses (1xx) before a response, the most bytes of them and the response's
-#: head, and how many of these bytes are parsed at a time.
+#: The maximum number of interim responses (1xx) before a response, the maximum size of them and the
+#: response's head, and how many of these bytes are parsed at a time.
 MAX_INTERIM, MAX_HEAD, HEAD_PART = 200, 131_072, 4_096
-#: The most connections that a request skips because the server has sent unrequested data on them.
+#: How many connections a request skips because the server has sent unrequested data on them.
 MAX_SKIPPED = 20
 #: What the current task awaits when the connection for its request is open, before it sends the
 #: request. May be called again, if the connection breaks meanwhile.

@@ -14,9 +14,9 @@ from sidecar.kit.egress import ConnectionLostError, EndlessHeadError
 from sidecar.kit.retry import parse_retry_after
 from sidecar.kit.signing import signature, standard_signature
 
-#: The most bytes of a response's body that are read.
+#: The maximum number of bytes of a response's body that are read.
 RESPONSE_LIMIT = 4096
-#: The time limit for reading the body of an error response, seconds. The limit is short, because
+#: The time limit for reading the body of an error response, in seconds. The limit is short, because
 #: whether the message is sent again does not depend on this body.
 ERROR_BODY_TIMEOUT_S = 1.0
 #: Statuses below 500 after which a retry may succeed.

@@ -22,7 +22,7 @@ STORES = (
 DATABASES = ("sqlite:///", "mysql://", "mariadb://", "postgresql://")
 #: A server in a store's URL: a host name, IPv4 address or IPv6 address in brackets, perhaps a port.
 _SERVER = re.compile(r"([^\s:/@\[\]]+|\[[\da-fA-F:.]+\])(?::([0-9]{1,5}))?")
-#: The most characters of a rejected value that an error message repeats.
+#: How many characters of a rejected value an error message repeats.
 _MAX_SHOWN = 120
 _READING_HINT = (
     "a port is a number up to 65535, and in a password / is written %2F, @ is written %40"

@@ -16,7 +16,7 @@ log = structlog.get_logger()
 
 
 async def run_worker(name: str, worker: Worker, *, pause_s: float = RESTART_PAUSE_S) -> None:
-    """Call a worker function again and again, `pause_s` after it has returned or raised."""
+    """Run a worker forever. Restart it `pause_s` seconds after it returns or raises."""
     while True:
         try:
             await worker()

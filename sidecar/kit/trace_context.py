@@ -18,7 +18,7 @@ _TRACEPARENT = re.compile(
     r"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?"
 )
 _STATE_MEMBER = re.compile(r"([a-z0-9][a-z0-9_*/@-]{0,255})=[ -+\--<>-~]{0,255}[!-+\--<>-~]")
-#: The most characters and members of a tracestate that is sent on.
+#: The maximum length and number of members of a tracestate that is sent on.
 _MAX_STATE, _MAX_MEMBERS = 512, 32
 
 

@@ -40,9 +40,9 @@ def _find_template(request: web.Request) -> TemplateLeases:
 
 ENDPOINTS = Endpoints("leases", find=_find_template)
 
-#: The heartbeats of open requests are sent at multiples of this time, seconds.
+#: The heartbeats of open requests are sent at multiples of this time, in seconds.
 HEARTBEAT_STEP_S = 0.25
-#: When the heartbeat of an open request is repeated while Redis is unavailable, seconds.
+#: When the heartbeat of an open request is repeated while Redis is unavailable, in seconds.
 RETRY_S = 1.0
 _TEMPLATE = "/v1/leases/{template}"
 _LEASE = _TEMPLATE + "/{resource}"

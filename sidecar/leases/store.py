@@ -18,13 +18,13 @@ from sidecar.visitors.tokens import is_visitor_id
 from sidecar.visitors.verdict_lifetime import RESPONSE_MS
 from sidecar.visitors.visitor_number import get_id_prefix, read_number, visitor_number
 
-#: The most requests of holders in one script call, so that it does not block Redis for too long.
+#: How many holders' requests a script call takes, so that it does not block Redis for too long.
 BATCH_LIMIT = 64
-#: The most resources in one script call of a sweep.
+#: The maximum number of resources in one script call of a sweep.
 SWEEP_LIMIT = 50
-#: The most holders in one script call of a listing, if every resource has as many as it can have.
+#: The maximum number of holders in one script call of a listing, if every resource is full.
 LIST_LIMIT = 2000
-#: The most resources in one script call of a search, and the most script calls of one search.
+#: How many resources one script call of a search reads, and how many calls a search makes.
 SEARCH_LIMIT = 500
 MAX_SEARCH_CALLS = 10
 #: How many members one ZSCAN command examines.

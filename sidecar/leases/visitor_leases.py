@@ -142,32 +142,32 @@ class Resources:
 
     def __init__(self, templates: Iterable[TemplateLeases] = (), keys: Sequence[str] = ()) -> None:
         #: For each template name, a resource without a name, which is copied for each request.
-        self._prototypes = {
-            template.name: _make_prototype(template, keys) for template in templates
+        self._unnamed = {
+            template.name: _make_unnamed_resource(template, keys) for template in templates
         }
 
     def find_template_name(self, name: str) -> str:
         """Return the template's name for a name such as seat~17, even if the template does not
         allow the resource. Return "" if there is no such template."""
         template, separator, _ = name.partition(SEPARATOR)
-        return template if separator and template in self._prototypes else ""
+        return template if separator and template in self._unnamed else ""
 
     def find(self, name: str) -> GuardedResource | None:
         """Return the resource for a name such as seat~17. None if there is no such template, or it
         does not allow the resource."""
         prefix, _, resource = name.partition(SEPARATOR)
-        prototype = self._prototypes.get(prefix)
-        if prototype is None or not prototype.template.settings.allows(resource):
+        unnamed = self._unnamed.get(prefix)
+        if unnamed is None or not unnamed.template.settings.allows(resource):
             return None
-        settings = prototype.settings
-        message = prototype.template.settings.message
+        settings = unnamed.settings
+        message = unnamed.template.settings.message
         if message is not None and _NAME_PLACEHOLDER in message:
             message = message.replace(_NAME_PLACEHOLDER, resource)
             settings = settings.model_copy(update={"message": message})
-        return replace(prototype, name=name, resource=resource, settings=settings)
+        return replace(unnamed, name=name, resource=resource, settings=settings)
 
 
-def _make_prototype(template: TemplateLeases, keys: Sequence[str]) -> GuardedResource:
+def _make_unnamed_resource(template: TemplateLeases, keys: Sequence[str]) -> GuardedResource:
     # The signed name has the separator, because a room of that name may have signed tickets too.
     tokens = Tokens(template.name + SEPARATOR, list(keys), template.clock)
     tokens.cookie_name = COOKIE_PREFIX + template.name

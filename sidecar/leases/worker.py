@@ -10,7 +10,7 @@ from sidecar.leases.service import Leases, TemplateLeases
 
 #: The pause between batches of a sweep, seconds, in which Redis can run scripts of requests.
 PAUSE_S = 0.01
-#: The time between two sweeps of a template's leases, seconds.
+#: The time between two sweeps of a template's leases, in seconds.
 INTERVAL_S = 1.0
 
 log = structlog.get_logger()

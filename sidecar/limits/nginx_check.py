@@ -23,7 +23,7 @@ from sidecar.limits.schemas import CheckLimit, LimitPassed, LimitRefused
 from sidecar.limits.service import LIMITS, Limit, get_retry_after_s, make_rate_headers
 from sidecar.limits.settings import MAX_KEY_LENGTH
 
-#: The longest time for which a request is held, seconds. nginx times out a little later.
+#: The longest time for which a request is held, in seconds. nginx times out a little later.
 MAX_HOLD_S = 25.0
 #: The punctuation that is not percent-encoded in a key. It includes %, because nginx may have
 #: percent-encoded the value already.

@@ -42,7 +42,7 @@ OVER_LIMIT = Kind(
     "Try again after `Retry-After`.",
 )
 
-#: The most calls that one request may list.
+#: The maximum number of calls that one request may list.
 MAX_CALLS = 1_000
 #: The length of the longest permit, which is a cost and an id.
 MAX_PERMIT = 128

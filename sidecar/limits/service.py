@@ -21,7 +21,7 @@ from sidecar.limits.recent import RecentDecisions
 from sidecar.limits.settings import UNLIMITED, LimitSettings
 from sidecar.limits.store import LimitStore
 
-#: The Retry-After for a key whose limit is 0, so that no retry can succeed, seconds.
+#: The Retry-After in seconds for a key whose limit is 0, so that no retry can succeed.
 NEVER_RETRY_S = 60
 
 log = structlog.get_logger()

@@ -20,17 +20,17 @@ from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import text
 from sidecar.storage.redis.scripts import Observer, RedisScripts
 
-#: The most calls that a script decides on at once. More would block Redis for too long.
+#: How many calls a script decides on at once. More would block Redis for too long.
 BATCH_LIMIT = 128
 #: The highest total cost of these calls if each unit of cost is a member of a set, because Lua can
 #: pass only a few thousand arguments to a command.
 UNITS_LIMIT = 1_000
-#: The most permits to remember whose replies were lost. They are released when Redis is available.
+#: How many permits with lost replies to remember. They are released when Redis is available.
 LOST_LIMIT = 1_000
 
-#: The most changes of limits that one call of a script reads.
+#: The maximum number of changes of limits that one call of a script reads.
 CHANGES_LIMIT = 1_000
-#: How many keys one SCAN checks, and the most SCANs of one search.
+#: How many keys one SCAN checks, and the maximum number of SCANs of one search.
 SCAN_COUNT = 1_000
 MAX_SCANS = 10
 

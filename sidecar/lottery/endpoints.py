@@ -27,7 +27,7 @@ from sidecar.rooms.openings import RoomEvent, list_draws
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM
 from sidecar.rooms.service import WaitingRoom, room_of
 
-#: How long a request waits until the list's digest is computed, seconds.
+#: How long a request waits until the list's digest is computed, in seconds.
 _DIGEST_WAIT_S = 1.0
 #: Headers that let pages of other sites read the public data, so that they can verify the draw.
 _CORS = {"Access-Control-Allow-Origin": "*", "Vary": "Accept"}

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from sidecar.rooms.openings import RoomEvent, find_moments, list_draws
 
-#: How long after the opening the secret is published, ms. Until then a replica whose clock is slow
-#: may still add visitors to the draw, so nobody may know the secret.
+#: How long after the opening the secret is published, in ms. Until then a replica whose clock is
+#: slow may still add visitors to the draw, so nobody may know the secret.
 REVEAL_AFTER_MS = 3000
 
 

@@ -37,7 +37,7 @@ COMMITMENT_UNKNOWN = Kind(
     "Try again after `Retry-After`.",
 )
 
-#: The most places on a page, and the default number.
+#: The maximum and the default number of places on a page.
 PLACES_LIMIT = 10_000
 _Name = Annotated[str, Field(json_schema_extra={"pattern": "^[a-z0-9][a-z0-9_-]{0,31}$"})]
 _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -53,7 +53,7 @@ class PlacesPage(DrawParameters):
     after: Annotated[int, Field(ge=0, le=10**9)] = 0
     """The `next` of the previous page."""
     limit: Annotated[int, Field(ge=0, le=PLACES_LIMIT)] = PLACES_LIMIT
-    """The most places to list."""
+    """The maximum number of places to list."""
 
 
 class Draw(Reply):

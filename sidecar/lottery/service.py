@@ -29,7 +29,7 @@ class Draws:
         #: Published commitments, by draw key.
         self._published: dict[str, str] = {}
         self._secrets: dict[str, str] = {}
-        self._refreshed_state: object = None
+        self._published_state: object = None
 
     def record_published(self, commitments: Mapping[str, str]) -> None:
         """Record commitments read from Redis, by draw key. They stay valid if Redis is emptied."""
@@ -57,22 +57,22 @@ class Draws:
             self._secrets[event.draw_key] = self._choose_secret(event)
         return self._secrets[event.draw_key]
 
-    async def refresh(self, events: Sequence[RoomEvent], snapshot: Snapshot) -> None:
-        """Publish and read new commitments. After an opening, also publish the digest of the drawn
-        list. This is cheap if nothing is new. Raises StoreError."""
+    async def publish(self, events: Sequence[RoomEvent], snapshot: Snapshot) -> None:
+        """Publish the commitments of new draws, and read those that replicas have published. After
+        an event opens, publish its list's digest. Cheap if nothing is new. Raises StoreError."""
         draws = list_draws(events)
         if not draws:
             return
         # It includes `born_ms`, so that commitments are published again after Redis was emptied.
         state = (snapshot.born_ms, [event.draw_key for event in draws])
-        if state != self._refreshed_state:
+        if state != self._published_state:
             published = await self.store.read_published()
             for event in draws:
                 if event.draw_key not in published:
                     value = await self.store.publish(event.draw_key, self.get_commitment(event))
                     published[event.draw_key] = value
             self.record_published(published)
-            self._refreshed_state = state
+            self._published_state = state
         opened = [event for event in draws if is_revealed(event, snapshot.now_ms)]
         if opened and snapshot.recovery_stage == 0:
             last = opened[-1]

@@ -21,7 +21,7 @@ from sidecar.storage.redis.driver_errors import text
 PAGE = 1000
 #: How long a page is cached, seconds, so that many clients cause few reads.
 CACHE_S = 10.0
-#: The most cached pages. A page takes some 70 KB.
+#: The maximum number of cached pages. A page takes some 70 KB.
 _MAX_PAGES = 200
 
 

@@ -8,9 +8,9 @@ from sidecar.rooms.store.replies import Snapshot
 from sidecar.visitors.model import Pass, Ticket
 from sidecar.visitors.tokens import new_visitor
 
-#: The most passes to store that were issued or extended without Redis and are not reported yet.
+#: How many unreported passes to store that were issued or extended without Redis.
 MAX_UNREPORTED = 20_000
-#: The most passes to report to Redis in one batch.
+#: The maximum number of passes to report to Redis in one batch.
 REPORT_BATCH = 500
 
 

@@ -20,7 +20,7 @@ from sidecar.visitors.classes import (
 )
 from sidecar.visitors.model import Phase
 
-#: The most events of a room. Each call of a Lua script sends all of them to Redis.
+#: The maximum number of events of a room. Each call of a Lua script sends all of them to Redis.
 MAX_EVENTS = 20
 
 

@@ -26,7 +26,7 @@ class LotSource(Protocol):
     def compute_lot(self, event: RoomEvent, visitor: str) -> int:
         """Return the visitor's number in the draw, below 2**LOT_BITS. Lower numbers go first."""
 
-    async def refresh(self, events: Sequence[RoomEvent], snapshot: Snapshot) -> None:
+    async def publish(self, events: Sequence[RoomEvent], snapshot: Snapshot) -> None:
         """Publish new commitments, and read those of other replicas. Raises StoreError."""
 
 

@@ -54,9 +54,9 @@ from sidecar.visitors.model import (
 from sidecar.visitors.tokens import Tokens, new_visitor
 from sidecar.visitors.verdict_lifetime import RELEASE_GRACE_MS, VERDICT_TTL_MS
 
-#: The most newcomers to remember whose join got no reply from Redis.
+#: The maximum number of remembered newcomers whose join got no reply from Redis.
 MAX_ORPHANS = 1000
-#: The most visitors to remember whose first use of a pass was reported to Redis.
+#: The maximum number of remembered visitors whose first use of a pass was reported to Redis.
 MAX_USED_PASSES = 10_000
 
 log = structlog.get_logger()
@@ -266,7 +266,7 @@ class WaitingRoom:
         self._apply_settings(settings)
         self._fallback.update_limits(snapshot, self.settings)
         if self.draws is not None:
-            await self.draws.refresh(self.settings.events, snapshot)
+            await self.draws.publish(self.settings.events, snapshot)
         return snapshot
 
     async def _restore_lost_data(self, snapshot: Snapshot) -> None:

@@ -71,7 +71,7 @@ class RoomSettings(BaseModel):
     """The cap: how many sessions the room may have at a time, including those of visitors who were
     called and have not arrived yet. When you lower it, active visitors stay."""
     new_users_per_minute: Count | None = Field(default=None, ge=1, le=10_000_000)
-    """The most visitors admitted per minute, spread evenly over the minute. Called visitors who do
+    """The maximum number of visitors admitted per minute, spread evenly. Called visitors who do
     not arrive count too. None: visitors are admitted as fast as sessions end."""
     session_duration: Seconds = Field(default=300, ge=5, le=86_400 * 7)
     """How long a session lasts after its last renewal. The first request renews it that comes after

@@ -90,11 +90,11 @@ def compute_growth(new: Mapping[str, float], old: Mapping[str, float]) -> dict[s
 def compute_wait_percentiles(
     new: Mapping[str, float], old: Mapping[str, float], shares: Iterable[float]
 ) -> dict[float, float | None]:
-    """Return wait-time percentiles, in seconds, of the visitors admitted between two samples, by
-    share (0.5 is the median). The values are None if nobody was admitted.
+    """Return the percentiles `shares` (0.5 is the median) of the waits, in seconds, of the visitors
+    admitted between two samples. The percentiles are None if nobody was admitted.
 
-    The counters' buckets are half octaves (wait_n: from 2^(n/2) to 2^((n+1)/2) seconds, wait_0 from
-    0). Waits count as evenly spread within a bucket, so a percentile may be wrong by some 20 %.
+    The counter wait_n counts waits from 2^(n/2) to 2^((n+1)/2) seconds, and wait_0 also shorter
+    ones. Waits count as evenly spread in this range, so a percentile may be wrong by some 20 %.
     """
     buckets = sorted(
         (int(name.removeprefix(_WAIT_PREFIX)), count)

@@ -142,7 +142,7 @@ class Settings(HistorySection):
     """How long a stopping replica reports on `/readyz` that it is not ready, before it closes its
     listeners. Set it to the time that your load balancer takes to notice."""
     event_streams: Count = Field(default=0, ge=0, le=100_000)
-    """The most server-sent event streams (connections) of one replica. 0: none; browsers poll."""
+    """The maximum number of server-sent event streams of one replica. 0: none; browsers poll."""
     jobs: Database = Field(default="", repr=False)
     """The database of jobs, their results, and targets that were changed at run time. All replicas
     and workers need the same one; SQLite is for those on one machine. Empty: with targets, the

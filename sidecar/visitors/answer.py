@@ -16,7 +16,7 @@ from sidecar.visitors.model import (
 
 @value
 class Answer:
-    """The verdict about a visitor. `token` is for the cookie; None: the cookie stays as it is."""
+    """The verdict about a visitor. If `token` is None, the cookie stays as it is."""
 
     state: VisitorState
     token: Token | None = None

@@ -12,7 +12,7 @@ from sidecar.kit.setting_types import Count, Seconds, parse_duration
 
 #: The highest number of classes, because an order has three bits for the number of the class.
 MAX_CLASSES = 7
-#: The highest priority. Each priority has its own band of orders (rooms/lua/parts/order.lua).
+#: The highest priority. Each priority has its own range of orders (rooms/lua/parts/order.lua).
 MAX_PRIORITY = 3
 #: The highest number of sub-queues.
 MAX_LINES = MAX_PRIORITY + 1

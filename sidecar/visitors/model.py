@@ -16,9 +16,9 @@ class Phase(StrEnum):
     PREQUEUE = "prequeue"
 
 
-#: How long a ticket is valid after it was signed. Heartbeats sign it again.
+#: How long a ticket is valid after it was signed. It is signed again at heartbeats.
 TICKET_LIFETIME_MS = 24 * 3600 * 1000
-#: A heartbeat with a ticket of at least this age signs it again, so that the time of the signature
+#: A ticket of at least this age is signed again at a heartbeat, so that the time of the signature
 #: is near the time of the last heartbeat (rooms/lua/parts/rejoin.lua).
 TICKET_RENEW_MS = 300_000
 #: The size of the range of orders that each priority or sub-queue has (rooms/lua/parts/order.lua).
@@ -146,7 +146,7 @@ class Standing:
     #: How many visitors will be called before this one. None if it equals `ahead`. It differs if
     #: the room shows positions by arrival or has sub-queues.
     calls: int | None = None
-    #: The index of the visitor's sub-queue, and how many visitors wait there. None: there is none.
+    #: The index of the visitor's sub-queue, or None, and how many visitors wait there.
     line: int | None = None
     line_waiting: int | None = None
     #: True if the newcomer got the class that the request asked for.

@@ -42,7 +42,7 @@ _COOKIE_KINDS = (_KIND_TICKET, _KIND_CLASSED, _KIND_PASS, _KIND_BOUND, _KIND_OUT
 _KIND_CLAIM = "c"  # the ticket in a claim link
 _KIND_JOIN = "j"  # the token in a `join_url`
 _LINK_KINDS = (_KIND_CLAIM, _KIND_JOIN)
-#: The lowest and the highest age at which the token in a `join_url` is valid, seconds.
+#: The lowest and the highest age at which the token in a `join_url` is valid, in seconds.
 JOIN_FROM_S, JOIN_UNTIL_S = 2, 60
 
 

@@ -24,10 +24,10 @@ from sidecar.webhooks.detector import Detector
 from sidecar.webhooks.model import CalledVisitor, CallNotice, Document
 from sidecar.webhooks.retention import CURSOR_S, UNREAD_EVENTS_S, UNSENT_LIMIT
 
-#: The most calls in one message.
+#: The maximum number of calls in one message.
 BATCH_SIZE = 100
-#: The most pages of the stream that one check reads, and the most events in a page. Reading a page
-#: blocks Redis for about 3 ms.
+#: The maximum number of pages of the stream that one check reads, and the maximum number of events
+#: in a page. Reading a page blocks Redis for about 3 ms.
 MAX_PAGES = 100
 PAGE_SIZE = 200
 #: The field of the cursor in the hash `calls`.
@@ -222,7 +222,7 @@ class CallDetector(Detector):
             await self.redis.hset(room_key(room, "calls"), mapping={_CURSOR: cursor, **batches})
 
     async def _delete_batches(self, room: str, ids: Collection[str]) -> None:
-        """Delete batches whose messages have been enqueued, or which were dropped."""
+        """Delete batches that were dropped, or whose messages have been enqueued."""
         if ids:
             async with driver_errors("calls", self.timeout_s):
                 await self.redis.hdel(room_key(room, "calls"), *ids)

@@ -71,7 +71,7 @@ class Health:
     #: How many stored messages are in each state.
     counts: dict[str, int]
     #: How many attempts failed since the last delivered message, at most ORDERED_ATTEMPTS, and when
-    #: the first of them began, ms.
+    #: the first of them began, in ms.
     failures: int
     failing_since_ms: int | None
     #: How long ago the oldest waiting message happened, in seconds. 0 if none waits.

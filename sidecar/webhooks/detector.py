@@ -28,7 +28,7 @@ from sidecar.webhooks.model import AnyNotice
 from sidecar.webhooks.service import Webhooks
 from sidecar.webhooks.settings import WebhookEventName
 
-#: How often rooms and queues are checked, seconds.
+#: How often rooms and queues are checked, in seconds.
 CHECK_S = 1.0
 LEASE_MS = 5_000
 

@@ -7,7 +7,7 @@ from yarl import URL
 from sidecar.kit.signing import STANDARD_PREFIX
 from sidecar.webhooks.settings import Webhook
 
-#: The most characters of a response that are stored.
+#: How many characters of a response are stored.
 RESPONSE_LENGTH = 500
 
 #: The length of the shortest part of a URL that is hidden in responses.

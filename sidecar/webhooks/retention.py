@@ -8,13 +8,13 @@ UNREAD_EVENTS_S = 60
 #: How long Redis stores the cursor, up to which the calls were read (calls.py), seconds after the
 #: last read. All calls after an older cursor have expired.
 CURSOR_S = 3 * 3600
-#: The most messages about a room that are stored until they are enqueued. The oldest are dropped.
+#: The maximum number of messages about a room that wait to be enqueued. The oldest are dropped.
 UNSENT_LIMIT = 100
-#: The most messages in a queue of a webhook, besides the first. The oldest are dropped.
+#: The maximum number of messages in a webhook's queue, besides the first. The oldest are dropped.
 QUEUE_LIMIT = 1000
-#: A waiting message of this age that is in no queue counts as failed, seconds.
+#: A waiting message of this age that is in no queue counts as failed, in seconds.
 LOST_S = 2 * EXPIRY_S
-#: The most delivered and failed messages of a webhook that are stored, and for how long.
+#: How many delivered and failed messages of a webhook are stored, and for how long.
 DELIVERED_LIMIT = 200
 FAILED_LIMIT = 500
 STORED_S = 7 * 86_400

@@ -2,12 +2,12 @@
 
 from sidecar.kit.retry import Backoff, Schedule
 
-#: The timeout of an HTTP request that sends a message, seconds.
+#: The timeout of an HTTP request that sends a message, in seconds.
 TIMEOUT_S = 5.0
 #: A message whose attempts failed this often leaves its queue, so that the messages behind it are
 #: sent. If so many attempts to a webhook failed in a row, nothing is delivered.
 ORDERED_ATTEMPTS = 3
 #: All attempts together take about a quarter of an hour.
 SCHEDULE = Schedule(8, Backoff(1.0, 300.0, factor=4, jitter=0.2))
-#: The age at which a message about an event of a room is no longer sent, seconds.
+#: The age at which a message about an event of a room is no longer sent, in seconds.
 EXPIRY_S = 3600

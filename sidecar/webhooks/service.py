@@ -24,7 +24,7 @@ class WebhookHealth:
     """The state of a webhook, and what it is made from."""
 
     state: WebhookStateName
-    #: Since when nothing is delivered, ms. None if the state is not failing.
+    #: Since when nothing is delivered, in ms. None if the state is not failing.
     failing_since_ms: int | None
     health: Health
     #: The latest message and its state. None if none is stored.

@@ -10,7 +10,7 @@ from sidecar.http.app_keys import SETTINGS
 from sidecar.http.auth.operators import COOKIE, Operators
 from sidecar.http.auth.owner import FIND_OWNER, owner_of
 from sidecar.http.auth.session import CSRF_HEADER, OPERATORS
-from sidecar.http.auth.throttle import MOST_FAILURES
+from sidecar.http.auth.throttle import MAX_FAILURES
 from sidecar.http.problems import problems
 from sidecar.limits.settings import LimitSettings
 from sidecar.settings.model import Settings
@@ -158,7 +158,7 @@ async def test_guesses_at_programs_endpoints(door):
     """After ten wrong ones the admin token opens nothing there either, or it could be guessed
     there. Programs' tokens do: one that has an old token stops no other, and no operator."""
     client = await door(**ALL)
-    for _ in range(MOST_FAILURES):
+    for _ in range(MAX_FAILURES):
         assert await asked(client, "/v1/jobs", "wrong") == 401
     answer = await client.get("/v1/jobs", headers={"Authorization": f"Bearer {ADMIN}"})
     assert (answer.status, "not looked at" in (await answer.json())["detail"]) == (401, True)

@@ -14,7 +14,7 @@ from sidecar.dashboard.pages import FOLDER
 from sidecar.http import app_keys as keys
 from sidecar.http.auth.operators import COOKIE, LIFETIME_S, Operators
 from sidecar.http.auth.session import OPERATORS
-from sidecar.http.auth.throttle import MOST_FAILURES
+from sidecar.http.auth.throttle import MAX_FAILURES
 from sidecar.lottery.service import Draws
 from sidecar.rooms.service import WaitingRooms
 from sidecar.settings.model import Settings
@@ -114,7 +114,7 @@ async def test_after_ten_wrong_tokens_none_is_looked_at(site, guessed_at):
     says when to come again. Sessions go on, and a minute later the right one opens again."""
     here = await session(site)
     operators = site.ops.app[OPERATORS]
-    for _ in range(MOST_FAILURES):
+    for _ in range(MAX_FAILURES):
         if guessed_at == "/admin/":
             wrong = await site.ops.get(path(site), headers={"Authorization": "Bearer wrong"})
         else:
@@ -134,7 +134,7 @@ async def test_after_ten_wrong_tokens_none_is_looked_at(site, guessed_at):
 
 async def test_no_bearer_is_no_guess(site):
     """A page that was left open after the session's end asks on and on."""
-    for _ in range(2 * MOST_FAILURES):
+    for _ in range(2 * MAX_FAILURES):
         assert (await site.ops.get(path(site))).status == 401
     assert (await log_in(site)).status == 303
 

@@ -12,7 +12,7 @@ from sidecar.http.auth.accounts import UNIX, Account, Accounts, ProxySignIn
 from sidecar.http.auth.operators import PROXY_LIFETIME_S, Operators
 from sidecar.http.auth.passwords import HASHER
 from sidecar.http.auth.session import OPERATORS
-from sidecar.http.auth.throttle import MOST_FAILURES
+from sidecar.http.auth.throttle import MAX_FAILURES
 from tests.support.replica import ADMIN_TOKEN, KEYS, cookie_of, log_in
 
 PASSWORDS = {"anna": "correct horse", "ben@example.org": "battery staple", "carl": ""}
@@ -123,10 +123,10 @@ async def test_guesses_side_by_side_are_counted(site, monkeypatch):
         return is_hash_of(known, given)
 
     monkeypatch.setattr(accounts, "is_hash_of", noting)
-    guesses = [log_in(site, "anna", f"guess {n}") for n in range(3 * MOST_FAILURES)]
+    guesses = [log_in(site, "anna", f"guess {n}") for n in range(3 * MAX_FAILURES)]
     replies = await asyncio.gather(*guesses, log_in(site, "anna", PASSWORDS["anna"]))
     found = [reply.status for reply in replies]
-    assert found.count(401) == len(looked_at) == MOST_FAILURES
+    assert found.count(401) == len(looked_at) == MAX_FAILURES
     assert set(found) == {401, 429}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from sidecar.http.metrics import Metrics
-from sidecar.jobs.model import Ending, State
+from sidecar.jobs.model import AttemptEnd, State
 from sidecar.jobs.service import Jobs
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.job_store import JobStore
@@ -52,7 +52,7 @@ class Hooks:
         ]
         await asyncio.gather(*map(self.store.jobs.insert, made))
         await self.store.attempts.start([(one.id, 1) for one in made], at_ms=now_ms)
-        endings = [Ending(one.id, 1, State.COMPLETED, now_ms, now_ms + 60_000) for one in made]
+        endings = [AttemptEnd(one.id, 1, State.COMPLETED, now_ms, now_ms + 60_000) for one in made]
         await asyncio.gather(*map(self.store.attempts.finish, endings))
 
 

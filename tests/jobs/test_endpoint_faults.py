@@ -14,7 +14,7 @@ from sidecar.http.auth.owner import FIND_OWNER
 from sidecar.http.metrics import METRICS
 from sidecar.http.problems import problems
 from sidecar.jobs.endpoints import long_poll as job_polls
-from sidecar.jobs.model import CHUNK_BYTES, Ending, NewJob, State
+from sidecar.jobs.model import CHUNK_BYTES, AttemptEnd, NewJob, State
 from sidecar.jobs.service import JOBS, JobView
 from sidecar.kit.errors import DatabaseError, StoreError
 from tests.jobs.bench import until
@@ -45,7 +45,7 @@ async def completed(here, *, part=b"x" * CHUNK_BYTES, parts=1, missing=0, **sett
     for number in range(parts - missing):
         await here.store.attempts.add_chunk(id_, claim.fence, number, part)
     now_ms = here.time()
-    ending = Ending(
+    ending = AttemptEnd(
         id_, claim.fence, State.COMPLETED, now_ms, now_ms + 3_600_000,
         status=200, size=parts * len(part),
     )  # fmt: skip

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from sidecar.jobs import retry_policy
 from sidecar.jobs.call_result import CallResult
 from sidecar.jobs.metrics import JobMetrics
-from sidecar.jobs.model import Ending, Job, QueueEntry, State, make_job_id
+from sidecar.jobs.model import AttemptEnd, Job, QueueEntry, State, make_job_id
 from sidecar.jobs.store.due_jobs import BYTES_PER_DELETE
 from sidecar.jobs.store.target_queue import LOCK_S
 from sidecar.jobs.worker import reconciler, target_worker
@@ -218,7 +218,7 @@ async def test_a_job_that_ended_while_its_queue_was_built_again_has_no_slot(here
     read = await here.store.attempts.list_running(target.name)
     now_ms = here.time()
     assert await here.store.attempts.finish(
-        Ending(id_, fence, State.COMPLETED, now_ms, now_ms + 1000)
+        AttemptEnd(id_, fence, State.COMPLETED, now_ms, now_ms + 1000)
     )
     await here.lose_line(target)
     await here.reconciler.queues.restore_calls(target, read)
@@ -267,7 +267,7 @@ async def test_old_results_are_removed_some_megabytes_at_a_time(here):
         id_ = make_job_id()
         await here.store.jobs.insert(Job(id_, "service", "t", "offline", 1, now_ms, 1))
         await here.store.attempts.start([(id_, 1)], at_ms=2)
-        await here.store.attempts.finish(Ending(id_, 1, State.COMPLETED, 3, 4, size=size))
+        await here.store.attempts.finish(AttemptEnd(id_, 1, State.COMPLETED, 3, 4, size=size))
 
     await asyncio.gather(*(ended(4 * MIB) for _ in range(6)))
     assert BYTES_PER_DELETE == 16 * MIB

@@ -12,7 +12,7 @@ from sqlalchemy import delete, event, select, text, update
 
 from sidecar.history.store.stays import History
 from sidecar.history.store.tables import entries
-from sidecar.jobs.model import Ending, JobQuery, State
+from sidecar.jobs.model import AttemptEnd, JobQuery, State
 from sidecar.jobs.store.job_store import JobStore
 from sidecar.jobs.store.tables import jobs, metadata
 from sidecar.kit.errors import DatabaseError, DatabaseLockedError, DatabaseUnavailableError
@@ -115,7 +115,7 @@ async def test_workers_on_one_database_do_each_job_once(database, store, open_st
 
     async def finish(at, one):
         if await at.attempts.finish(
-            Ending(one.id, one.fence, State.COMPLETED, LATER_MS, body=b"x")
+            AttemptEnd(one.id, one.fence, State.COMPLETED, LATER_MS, body=b"x")
         ):
             ended[one.id].append(one.fence)
 
@@ -202,7 +202,7 @@ async def test_a_row_that_somebody_keeps_locked_stops_no_other(servers, open_sto
     made = [await store.jobs.insert(job(callback_url="https://a.example/")) for _ in range(8)]
     # Of few rows MariaDB reads all, rather than some by their index.
     await asyncio.gather(*(store.jobs.insert(job(target="other")) for _ in range(150)))
-    locked, ended = made[0], Ending("", 7, State.COMPLETED, NOW_MS + 1, NOW_MS + 2)
+    locked, ended = made[0], AttemptEnd("", 7, State.COMPLETED, NOW_MS + 1, NOW_MS + 2)
     lock = select(jobs.c.id).where(jobs.c.id == locked.id).with_for_update()
     claims = [(one.id, 7) for one in made]
 
@@ -355,7 +355,7 @@ async def test_a_file_that_somebody_keeps_locked_is_an_error_for_all_who_wait(
 async def test_whoever_asks_a_database_that_is_away_gets_one_error(tmp_path):
     """Whatever is asked."""
     store = JobStore(sql.open_database(f"postgresql://nobody@/none?host={tmp_path}"))
-    ending = Ending("a", 1, State.COMPLETED, 1)
+    ending = AttemptEnd("a", 1, State.COMPLETED, 1)
     rows, attempts, endings, targets = store.jobs, store.attempts, store.due_jobs, store.targets
     asked = [
         store.check(), store.migrate(), rows.insert(job()), rows.find("a"),

@@ -4,7 +4,7 @@ on SQLite, MariaDB and PostgreSQL."""
 import asyncio
 from dataclasses import replace
 
-from sidecar.jobs.model import ENDED, EndedJobs, Ending, JobQuery, QueueEntry, State
+from sidecar.jobs.model import ENDED, AttemptEnd, EndedJobs, JobQuery, QueueEntry, State
 from sidecar.jobs.store import due_jobs
 from sidecar.jobs.store import jobs as search
 from sidecar.jobs.store.due_jobs import DEFAULT_TTL_MS, MAX_CLAIM_WINDOW_MS
@@ -22,7 +22,9 @@ async def end(store, made, state=State.COMPLETED, *, fence=7, started_ms=NOW_MS,
     """Begun and ended; it is kept for a second."""
     await store.attempts.start([(made.id, fence)], at_ms=started_ms)
     at_ms = values.pop("at_ms", LATER_MS)
-    assert await store.attempts.finish(Ending(made.id, fence, state, at_ms, at_ms + 1000, **values))
+    assert await store.attempts.finish(
+        AttemptEnd(made.id, fence, state, at_ms, at_ms + 1000, **values)
+    )
 
 
 # The queue ----------------------------------------------------------------------------------------
@@ -84,7 +86,7 @@ async def test_when_the_last_call_began_is_known(store):
     assert await store.attempts.find_last_start_ms("images") == NOW_MS + 2
     await store.attempts.start([(made[2].id, 7)], at_ms=NOW_MS + 3)
     assert await store.attempts.find_last_start_ms("images") == NOW_MS + 3
-    await store.attempts.finish(Ending(made[2].id, 7, State.PENDING, LATER_MS))
+    await store.attempts.finish(AttemptEnd(made[2].id, 7, State.PENDING, LATER_MS))
     assert await store.attempts.find_last_start_ms("images") == NOW_MS + 3
     assert await store.attempts.find_last_start_ms("other") is None
 

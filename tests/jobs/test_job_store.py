@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import fields, replace
 
-from sidecar.jobs.model import Ending, Job, JobQuery, State, make_job_id
+from sidecar.jobs.model import AttemptEnd, Job, JobQuery, State, make_job_id
 from sidecar.jobs.store import jobs as search
 from sidecar.kit.errors import DatabaseError
 from tests.support.jobs import NOW_MS, count_chunks, job, record_statements
@@ -25,7 +25,7 @@ async def begun(store, fence=7, **values):
 
 def completed(made, fence=7, **values):
     default = {"at_ms": LATER_MS, "expires_ms": LATER_MS + HOUR_MS, "status": 200}
-    return Ending(made.id, fence, State.COMPLETED, **{**default, **values})
+    return AttemptEnd(made.id, fence, State.COMPLETED, **{**default, **values})
 
 
 async def body_of(store, id_):
@@ -235,7 +235,7 @@ async def test_a_job_that_is_tried_again_keeps_its_time_and_counts_its_failures(
     """Those that count. What is left of it when it ends in the end is the last answer alone."""
     made = await begun(store, callback_url="https://shop.example/")
     assert await store.attempts.add_chunk(made.id, 7, 0, b"half of an ans")
-    again = Ending(made.id, 7, State.PENDING, NOW_MS, error="cut\0 off\ud800",
+    again = AttemptEnd(made.id, 7, State.PENDING, NOW_MS, error="cut\0 off\ud800",
                    not_before_ms=LATER_MS, is_counted=True)  # fmt: skip
     assert [await store.attempts.finish(again), await store.attempts.finish(again)] == [True, True]
     found = await store.jobs.find(made.id)

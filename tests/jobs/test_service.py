@@ -32,7 +32,7 @@ from tests.support.works import (
 SECRET = "a-secret-for-callbacks"
 #: Bytes of an answer that a job's document holds.
 INLINE = 65_536
-MOST_PENDING = 3
+MAX_PENDING = 3
 
 
 class Came(NamedTuple):
@@ -114,7 +114,7 @@ def place():
         "lax": {"fail_on": []},
         "writes": {"methods": ["GET", "POST"], "paused": True},
         "posts": {"methods": ["POST"]},
-        "crowded": {"paused": True, "max_pending": MOST_PENDING},
+        "crowded": {"paused": True, "max_pending": MAX_PENDING},
         "shy": {"delete_after_read": True, "result_ttl": "1h"},
         "patient": {"abort": True, "concurrency": 1, "expected_seconds": 7},
         "short": {"paused": True, "pending_ttl": "1s", "callback_urls": [receiver.url],
@@ -243,7 +243,7 @@ def test_a_key_compares_jobs_by_value(place, first, again, is_same):
 def test_a_key_names_its_job_when_the_queue_is_full_and_the_grant_is_spent(place):
     """Whoever did not hear the answer asks again, and is told the same."""
     full(place)
-    order = {"target": "crowded", "idempotency_key": f"k{MOST_PENDING}"}
+    order = {"target": "crowded", "idempotency_key": f"k{MAX_PENDING}"}
     [job, *_] = place.shop.call("GET", "/jobs?target=crowded&limit=1").json["jobs"]
     again = place.shop.call("POST", "/jobs", order)
     assert (again.status, again.json["id"]) == (200, job["id"])
@@ -258,7 +258,7 @@ def test_a_key_names_its_job_when_the_queue_is_full_and_the_grant_is_spent(place
 
 
 def full(place: Place) -> None:
-    for number in range(1, MOST_PENDING + 1):
+    for number in range(1, MAX_PENDING + 1):
         order = {"target": "crowded", "idempotency_key": f"k{number}"}
         assert place.shop.call("POST", "/jobs", order).status in {200, 202}
 
@@ -273,7 +273,7 @@ def test_a_full_queue_takes_no_more(place):
     first = place.shop.call("GET", "/jobs?target=crowded&state=pending").json["jobs"][-1]
     place.shop.call("DELETE", f"/jobs/{first['id']}")
     sent = place.press.submit(target="crowded")
-    assert sent.document["position"] == MOST_PENDING
+    assert sent.document["position"] == MAX_PENDING
     place.press.call("DELETE", f"/jobs/{sent.id}")
 
 
@@ -331,7 +331,7 @@ def test_many_are_submitted_at_once(place):
     key = {"target": "still", "path": "many", "idempotency_key": "many-1"}
     jobs = [
         {"target": "still"}, key, key, {**key, "path": "other"}, {"target": "still", "class": "x"},
-        *({"target": "crowded"} for _ in range(MOST_PENDING + 1)),
+        *({"target": "crowded"} for _ in range(MAX_PENDING + 1)),
     ]  # fmt: skip
     answer = place.press.call("POST", "/jobs/bulk/submit", {"jobs": jobs})
     assert answer.status == 202

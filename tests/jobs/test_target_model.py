@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from sidecar.jobs.model import Ending, QueueEntry, State
+from sidecar.jobs.model import AttemptEnd, QueueEntry, State
 from sidecar.jobs.redis_keys import target_key, target_keys
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import TargetStore
@@ -249,7 +249,7 @@ class TargetMachine(StoreMachine):
         again = None if again is None else self.now // 1000 + again
         hold = None if hold is None else self.now // 1000 + hold
         more = {"outcome": how, "took_us": took, "not_before_ms": again, "hold_ms": hold}
-        ends = [Ending(*claim, State.PENDING, 0, **more) for claim in self.chosen(which)]
+        ends = [AttemptEnd(*claim, State.PENDING, 0, **more) for claim in self.chosen(which)]
         is_late = not any(
             job in self.seen.active and self.seen.active[job].fence == fence
             for job, fence in self.chosen(which)

@@ -7,7 +7,7 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from sidecar.jobs.model import Ending, QueueEntry, State
+from sidecar.jobs.model import AttemptEnd, QueueEntry, State
 from sidecar.jobs.redis_keys import JOBS_CHANNEL, TARGET_KEYS, target_key
 from sidecar.jobs.settings import STRICT_SPREAD_S, TargetSettings, read_target
 from sidecar.jobs.store.target_queue import QueuePlace, TargetStore
@@ -71,7 +71,7 @@ async def call(store, n=100, **values):
 async def release(
     store, claim, how="answered", *, took_us=S, again_ms=None, hold_ms=None, **values
 ):
-    ending = Ending(
+    ending = AttemptEnd(
         claim.id, claim.fence, State.PENDING, 0, outcome=how, took_us=took_us,
         not_before_ms=again_ms, hold_ms=hold_ms,
     )  # fmt: skip

@@ -40,7 +40,7 @@ def test_others_are_not_affected(limit):
 
 def test_so_many_addresses_are_remembered(limit, monkeypatch):
     """The one that was quiet for longest is forgotten."""
-    monkeypatch.setattr(addresses, "MOST_ADDRESSES", 3)
+    monkeypatch.setattr(addresses, "MAX_ADDRESSES", 3)
     for number in range(9):
         left(limit, f"192.0.2.{number}", number, BURST)
     assert left(limit, "192.0.2.8", 9, 99) == PER_S

@@ -118,7 +118,7 @@ async def test_replicas_with_other_keys_agree(shop):
     """Replicas in different steps of a change of keys follow the published commitment."""
     replicas = [Draws(shop.name, keys, shop.store()) for keys in ([OLD], [NEW, OLD], [OLD, NEW])]
     for draws in replicas:
-        await draws.refresh([EVENT], Seen())
+        await draws.publish([EVENT], Seen())
     secret = derive_secret(OLD, shop.name, EVENT)
     assert {draws.get_secret(EVENT) for draws in replicas} == {secret}
     assert await shop.store().read_published() == {KEY: compute_commitment(secret)}
@@ -133,7 +133,7 @@ async def test_while_keys_are_changed_any_replica_may_publish_first(shop, keys):
         replicas = [Draws(shop.name, one, shop.store()) for one in order]
         event = make_event(begins=START_MS + number)
         for draws in replicas:
-            await draws.refresh([event], Seen())
+            await draws.publish([event], Seen())
         with capture_logs() as logs:
             assert len({draws.get_secret(event) for draws in replicas}) == 1
         assert logs == []
@@ -144,9 +144,9 @@ async def test_an_emptied_store_is_told_again(shop):
     draws = Draws(shop.name, [OLD, NEW], shop.store())
     published = compute_commitment(derive_secret(OLD, shop.name, EVENT))
     await shop.store().publish(KEY, published)
-    await draws.refresh([EVENT], Seen())
+    await draws.publish([EVENT], Seen())
     await shop.redis.delete(shop.key("draws"))
-    await draws.refresh([EVENT], Seen(born_ms=START_MS - HOUR_MS))
+    await draws.publish([EVENT], Seen(born_ms=START_MS - HOUR_MS))
     assert await shop.store().read_published() == {KEY: published}
 
 
@@ -269,9 +269,9 @@ async def test_the_digest_is_there_when_nobody_has_asked(shop):
     published = compute_commitment(derive_secret(OLD, shop.name, EVENT))
     opened = EVENT.opens_at + 3000
     for seen in (Seen(now_ms=opened - 1), Seen(now_ms=opened, recovery_stage=1)):
-        await draws.refresh([EVENT], seen)
+        await draws.publish([EVENT], seen)
         assert store._digest_task is None
-    await draws.refresh([EVENT], Seen(now_ms=opened))
+    await draws.publish([EVENT], Seen(now_ms=opened))
     await store._digest_task
     assert set(await store.read_published()) == {KEY, f"{KEY}:places"}
     assert (await store.read_published())[KEY] == published

@@ -110,7 +110,7 @@ def describe_paths(endpoints: Sequence[Endpoint], servers: Mapping[str, Json]) -
 
 
 def _list_models(endpoints: Sequence[Endpoint]) -> list[tuple[Any, Any]]:
-    """List the models of request and response bodies, each once, with the mode of its schema."""
+    """List every model of a request or response body once, with Pydantic's mode for its schema."""
     models = []
     for endpoint in endpoints:
         if endpoint.body is not None:

@@ -38,7 +38,7 @@ RATE_S = 60.0
 _BLOCKS = "▁▂▃▄▅▆▇█"
 #: The minimum width of a terminal for a table. A narrower one shows a paragraph for each room.
 _MIN_TABLE_WIDTH = 72
-#: The seconds between two requests for the log of operators' actions, and the most entries shown.
+#: The seconds between two requests for the operators' log, and the number of entries shown.
 _LOG_EVERY_S, _LOG_SHOWN = 5.0, 8
 STATE_STYLES = {
     **dict.fromkeys(("running", "at cap"), "green"),

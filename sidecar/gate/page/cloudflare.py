@@ -1,6 +1,6 @@
-"""Builds the status document with the names that Cloudflare Waiting Room uses.
+"""Builds the status document with the field names of Cloudflare Waiting Room.
 
-With it, programs and templates made for Cloudflare keep working (docs/coming-from-cloudflare.md).
+Programs and templates made for Cloudflare can read this document (docs/coming-from-cloudflare.md).
 """
 
 import math

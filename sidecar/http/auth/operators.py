@@ -24,11 +24,11 @@ from sidecar.kit.signing import StrictSigner
 
 #: The cookie of a session. It has a hyphen, because waitroom_NAME is the cookie of a room or lease.
 COOKIE = "waitroom-desk"
-#: The lifetime of a session, seconds.
+#: The lifetime of a session, in seconds.
 LIFETIME_S = 12 * 3600
-#: How long an event stream stays open for an operator whom the proxy has signed in, seconds.
+#: How long an event stream stays open for an operator whom the proxy has signed in, in seconds.
 PROXY_LIFETIME_S = 300
-#: The lifetime of a link to a wall display, seconds.
+#: The lifetime of a link to a wall display, in seconds.
 WALL_LIFETIME_S = 30 * 86_400
 #: The longest name of an operator, in characters.
 NAME_LENGTH = 64

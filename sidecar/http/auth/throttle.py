@@ -1,4 +1,4 @@
-"""Limits how often an IP address may guess tokens and passwords. After MOST_FAILURES wrong guesses
+"""Limits how often an IP address may guess tokens and passwords. After MAX_FAILURES wrong guesses
 the address is refused for the rest of the minute: its tokens and passwords are not checked."""
 
 import math
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from sidecar.kit.addresses import find_network
 
-MOST_FAILURES = 10
+MAX_FAILURES = 10
 FAILURES_S = 60
-#: How many addresses have their own count. All further addresses share one count.
-MOST_ADDRESSES = 1000
+#: The maximum number of addresses with their own count. All others share one count.
+MAX_ADDRESSES = 1000
 _OTHERS = "others"
 
 
@@ -34,7 +34,7 @@ class Throttle:
         if not self._failures:
             return 0
         failures = self._failures.get(self._key(address))
-        if failures is None or failures.count < MOST_FAILURES or self._has_expired(failures):
+        if failures is None or failures.count < MAX_FAILURES or self._has_expired(failures):
             return 0
         return math.ceil(failures.since_s + FAILURES_S - self.now_s())
 
@@ -47,10 +47,10 @@ class Throttle:
 
     def _key(self, address: str | None) -> str:
         key = find_network(address or "")
-        if key in self._failures or len(self._failures) < MOST_ADDRESSES:
+        if key in self._failures or len(self._failures) < MAX_ADDRESSES:
             return key
         self._failures = {k: v for k, v in self._failures.items() if not self._has_expired(v)}
-        return key if len(self._failures) < MOST_ADDRESSES else _OTHERS
+        return key if len(self._failures) < MAX_ADDRESSES else _OTHERS
 
     def _has_expired(self, failures: _Failures) -> bool:
         """Return True if the minute of these failures is over, or if the clock was set back."""

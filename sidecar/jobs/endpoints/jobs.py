@@ -82,7 +82,7 @@ _JSON = {"Content-Type": "application/json", "Cache-Control": "no-store"}
 _CALL_FIELDS = {"method", "path", "query", "headers", "body", "body_base64"}
 #: How long one bulk request may take, in seconds. The client continues with another request.
 BULK_TIME_LIMIT_S = 4.0
-#: The most jobs in one response with results.
+#: The maximum number of jobs in one response with results.
 MAX_RESULTS = 50
 #: The Retry-After header if the queue is full, in seconds.
 FULL_RETRY_S = 60
@@ -262,7 +262,7 @@ async def wait_for_jobs(
 
 
 def _check_members(request: web.Request, body: SubmitJob, invalid: set[str]) -> list[str]:
-    """Return the problems of the valid members of a submission that has invalid ones."""
+    """Return problems with the valid members of a submission that has invalid ones."""
     if "kind" in invalid:  # on it depends which members the job may have
         return []
     try:
@@ -371,7 +371,7 @@ async def get_job_body(request: web.Request, path: JobPath) -> web.StreamRespons
     except (DatabaseError, OSError) as error:
         log.warning("body_cut_off", job=job.id, error=str(error))
     if bytes_left:
-        # The status is already sent, so only a broken connection tells that bytes are missing.
+        # The status is already sent. Only a broken connection can show that the body is incomplete.
         if request.transport is not None:
             request.transport.abort()
         return response
@@ -575,7 +575,7 @@ def _find_time_problems(body: SubmitJob, now_ms: int) -> list[str]:
 
 
 def _make_call(body: SubmitJob, problems: list[str]) -> dict[str, Any]:
-    """Return the fields of a NewJob's HTTP request. Appends problems of it to `problems`."""
+    """Return the fields of a NewJob's HTTP request. Appends its problems to `problems`."""
     data, headers, query = b"", dict(body.headers or {}), ""
     if body.body is not None and body.body_base64 is not None:
         problems.append("body: either this or body_base64")

@@ -20,7 +20,7 @@ POLL_S = 0.25
 JOBS_PER_POLL = 400
 #: How often the jobs of a request for several are read without an announcement, in seconds.
 POLL_SEVERAL_S = 2.0
-#: The most jobs in one query.
+#: The maximum number of jobs in one query.
 BATCH_LIMIT = 200
 #: The states that end a long poll.
 AWAITED_STATES = ENDED | {State.CALLED}

@@ -25,14 +25,14 @@ from sidecar.jobs.targets import Target
 from sidecar.kit.errors import DatabaseError, ListenError, StoreError
 from sidecar.kit.tasks import Background
 
-#: The most reports that wait to be processed. More are dropped.
+#: The maximum number of reports that wait to be processed. More are dropped.
 MAX_WAITING = 10_000
-#: The most reports that are processed at a time. Many, because SQL writes them in batches.
+#: How many reports are processed at a time. Many, because SQL writes them in batches.
 MAX_PARALLEL = 128
 #: How long a report is retried while Redis or SQL is unavailable, and the pause, in seconds.
 RETRY_TIME_S = 60.0
 RETRY_PAUSE_S = 1.0
-#: The most datagrams that are read before other work of the event loop continues.
+#: The maximum number of datagrams that are read before other work of the event loop continues.
 _MAX_READ_AT_ONCE = 256
 #: The longest report, in bytes. A longer one is truncated, and rejected.
 _MAX_REPORT_BYTES = 2048
@@ -48,7 +48,7 @@ log = structlog.get_logger()
 
 
 def parse_report(data: bytes) -> tuple[str, int | None] | None:
-    """Return a report's permit and status (None: no response came), or None if it is no report."""
+    """Return a report's permit and its status, if a response came. Return None for other text."""
     match = _REPORT.fullmatch(data)
     return None if match is None else (match[1].decode("ascii"), int(match[2]) or None)
 

@@ -9,14 +9,22 @@ from typing import Any
 from sqlalchemy import and_, bindparam, delete, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from sidecar.jobs.model import ACTIVE_STATES, ENDED, WAITING_STATES, Ending, Job, QueueEntry, State
+from sidecar.jobs.model import (
+    ACTIVE_STATES,
+    ENDED,
+    WAITING_STATES,
+    AttemptEnd,
+    Job,
+    QueueEntry,
+    State,
+)
 from sidecar.jobs.store.tables import FIND, FIND_WITH_BODY, chunks, jobs, lock_jobs, to_job
 from sidecar.kit.batch import CallBatcher
 from sidecar.storage.sql.transactions import Transactions, isolate_errors
 
-#: The most jobs in one transaction.
+#: The maximum number of jobs in one transaction.
 BATCH_LIMIT = 200
-#: The most characters of an error text in the database.
+#: The maximum length of an error text in the database, in characters.
 _MAX_ERROR_LENGTH = 1000
 _UPDATE = update(jobs).where(jobs.c.id == bindparam("job_id"))
 _DELETE_STALE = delete(chunks).where(
@@ -126,7 +134,7 @@ class AttemptRepository:
 
         return await self._transactions.write(work)
 
-    async def finish(self, ending: Ending) -> bool:
+    async def finish(self, ending: AttemptEnd) -> bool:
         """Write an attempt's ending. Return False if another attempt has the job. Idempotent."""
         is_written = await self._endings.submit(ending)
         if is_written is None:  # wait for the lock, in a transaction of its own
@@ -134,14 +142,14 @@ class AttemptRepository:
             [is_written] = await self._transactions.write(write)
         return bool(is_written)
 
-    async def _finish(self, batch: Sequence[Ending]) -> list[bool | None]:
+    async def _finish(self, batch: Sequence[AttemptEnd]) -> list[bool | None]:
         return await self._transactions.write(partial(self._write_endings, batch=batch))
 
     async def _write_endings(
-        self, connection: AsyncConnection, batch: Sequence[Ending], *, waits: bool = False
+        self, connection: AsyncConnection, batch: Sequence[AttemptEnd], *, waits: bool = False
     ) -> list[bool | None]:
-        """Write endings. Return None for a job that another transaction has locked, unless this
-        waits for the lock."""
+        """Write the ends of attempts. Return for each True, or False if another attempt has the
+        job, or None if another transaction has locked the job (only without `waits`)."""
         ids = {ending.id for ending in batch}
         jobs_by_id = {job.id: job for job in await lock_jobs(connection, [*ids], waits=waits)}
         locked_ids: set[str] = set()
@@ -209,7 +217,7 @@ def _make_chunk_row(id_: str, fence: int, number: int, data: bytes) -> dict[str,
     return {"job": id_, "fence": fence, "number": number, "data": data}
 
 
-def _make_values(ending: Ending, job: Job) -> dict[str, Any]:
+def _make_values(ending: AttemptEnd, job: Job) -> dict[str, Any]:
     """Return the columns that an ending changes in its job's row."""
     has_ended = ending.state in ENDED
     # An error may quote a response, with characters that a text column refuses.

@@ -15,7 +15,7 @@ from sidecar.storage.sql.transactions import Transactions
 
 #: The longest `claim_window` (the time to use a permit) that a target may have, in ms.
 MAX_CLAIM_WINDOW_MS = 3_600_000
-#: The most bytes of results that one transaction deletes, unless a single result is larger.
+#: The maximum size in bytes of the results that one transaction deletes, unless one is larger.
 BYTES_PER_DELETE = 16 << 20
 #: How long an ended job is stored if its target has been removed, in ms.
 DEFAULT_TTL_MS = 3 * 86_400_000
@@ -131,8 +131,8 @@ class DueJobRepository:
     async def record_callback(
         self, id_: str, *, ended_ms: int | None, next_ms: int | None, tries: int
     ) -> None:
-        """Record how often a callback was tried, and when to send it next (None: never). If the job
-        was retried since, its `ended_ms` differs, and nothing is changed."""
+        """Record how often a callback was tried, and when to send it next, or None if it is done.
+        If the job was retried since, its `ended_ms` differs, and nothing is changed."""
         is_same = (jobs.c.id == id_, jobs.c.callback_ms.is_not(None), jobs.c.ended_ms == ended_ms)
         await self._transactions.change(
             update(jobs).where(*is_same).values(callback_ms=next_ms, callback_tries=tries)

@@ -45,9 +45,9 @@ from sidecar.kit.batch import CallBatcher
 from sidecar.kit.errors import DatabaseError
 from sidecar.storage.sql.transactions import PreparedInsert, Transactions, isolate_errors
 
-#: The most jobs in one transaction.
+#: The maximum number of jobs in one transaction.
 BATCH_LIMIT = 200
-#: The most ids in one IN (…) of a statement.
+#: The maximum number of ids in one IN (…) of a statement.
 _MAX_IDS = 500
 #: How many parts of a body are read at a time.
 _PARTS_PER_READ = 4
@@ -60,18 +60,18 @@ _RESET_VALUES: dict[str, Any] = {
     "result_headers": {},
     "error": "",
 }
-#: The most jobs that a search without an index reads for one page.
+#: The maximum number of jobs that a search without an index reads for one page.
 SCAN_LIMIT = 5000
-#: The most jobs that a search counts.
+#: The maximum number of jobs that a search counts.
 MAX_COUNTED = 10_000
-#: The most failed jobs that are grouped, and the most groups.
+#: The maximum numbers of failed jobs that are grouped, and of groups.
 MAX_GROUPED, MAX_GROUPS = 1000, 50
 
 _NEWEST = (jobs.c.created_ms.desc(), jobs.c.id.desc())
 
 
 class FailedGroup(NamedTuple):
-    """Jobs that failed with the same status (None: no response) and error."""
+    """Jobs that failed with the same error and status. Without a response, `status` is None."""
 
     status: int | None
     error: str
@@ -289,7 +289,7 @@ class JobSearch:
         self._transactions = transactions
 
     async def find_page(self, query: JobQuery) -> tuple[list[Job], tuple[int, str] | None]:
-        """Return a page of jobs without bodies, and the next page's `after` (None: no more). A
+        """Return a page of jobs without bodies, and the next page's `after`, or None. A
         search that has to scan may return less than its limit, or nothing, before the last."""
         end = await self._find_scan_end(query)
         conditions = [
@@ -309,7 +309,7 @@ class JobSearch:
 
     async def count(self, query: JobQuery) -> tuple[int, tuple[int, str] | None]:
         """Count jobs: at most MAX_COUNTED, or only those among SCAN_LIMIT jobs if the search has to
-        scan. Return the number, and the `after` of the next count (None: no jobs are left)."""
+        scan. Return the number, and the `after` of the next count, or None if no jobs are left."""
         conditions = [*_make_indexed_conditions(query), *_make_other_conditions(query)]
         end = await self._find_scan_end(query)
         if not query.needs_scan:

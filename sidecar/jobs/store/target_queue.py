@@ -13,7 +13,7 @@ from operator import sub
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from sidecar.jobs import redis_keys as keys
-from sidecar.jobs.model import Ending, QueueEntry
+from sidecar.jobs.model import AttemptEnd, QueueEntry
 from sidecar.jobs.settings import TargetSettings
 from sidecar.kit.batch import CallBatcher
 from sidecar.kit.clock import StoreClock
@@ -26,7 +26,7 @@ from sidecar.storage.redis.scripts import Observer, RedisScripts
 #: that is being submitted, in seconds.
 LOCK_S = 10
 RESERVED_S = 30
-#: The most jobs in one script call. More would block Redis for too long.
+#: The maximum number of jobs in one script call. More would block Redis for too long.
 BATCH_LIMIT = 128
 
 LockState: TypeAlias = Literal["held", "abort", "lost"]
@@ -58,7 +58,7 @@ class Claim(NamedTuple):
 
 class ClaimReply(NamedTuple):
     claims: list[Claim]
-    #: When to claim again, seconds from now. None: at the next wake-up.
+    #: In how many seconds to claim again, or None to wait for the next wake-up.
     next_s: float | None
     #: False if the queue is new or was lost. Then no job is called until the queue is rebuilt.
     is_ready: bool
@@ -92,7 +92,7 @@ class QueueState:
     #: The calls that count against the rate. 0 without a rate.
     calls_in_window: int
     breaker: Literal["closed", "open", "trial"]
-    #: When the breaker allows calls again, and when Retry-After does. None: they do now.
+    #: When the breaker allows calls again, and when Retry-After does, or None if they do now.
     open_until_ms: int | None
     held_until_ms: int | None
     is_ready: bool
@@ -274,7 +274,7 @@ class TargetStore:
         return bool(is_running)
 
     async def release(
-        self, endings: Sequence[Ending], settings: TargetSettings, *, wake_others: bool = False
+        self, endings: Sequence[AttemptEnd], settings: TargetSettings, *, wake_others: bool = False
     ) -> list[bool]:
         """End calls. Return for each whether it was ended: False if another worker has the job by
         now. `wake_others`: wake the other workers, because this worker will not claim again."""

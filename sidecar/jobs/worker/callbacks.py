@@ -27,8 +27,8 @@ POLL_S, IDLE_S = 1.0, 10.0
 CLAIM_S = 60
 #: How long a receiver may take to respond, in seconds.
 TIMEOUT_S = 10.0
-#: The most callbacks in flight to one receiver, so that a slow receiver does not delay the others,
-#: and the most to all receivers.
+#: The maximum number of callbacks in flight to one receiver, so that a slow receiver does not delay
+#: the others, and the maximum number to all receivers.
 MAX_PER_RECEIVER, MAX_IN_FLIGHT = 10, 100
 #: The pause between a callback and the next query, in seconds, so that it finds several.
 PAUSE_S = 0.02

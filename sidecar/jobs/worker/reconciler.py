@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import structlog
 
-from sidecar.jobs.model import UNUSED_PERMIT, Ending, State, to_ms
+from sidecar.jobs.model import UNUSED_PERMIT, AttemptEnd, State, to_ms
 from sidecar.jobs.redis_keys import target_key
 from sidecar.jobs.service import Jobs
 from sidecar.jobs.targets import Target
@@ -140,7 +140,7 @@ class Reconciler:
         if reason == "unused":
             state, error = State.EXPIRED, UNUSED_PERMIT
         expires_ms = at_ms + to_ms(target.settings.result_ttl)
-        await self._jobs.finish(Ending(id_, job.fence, state, at_ms, expires_ms, error))
+        await self._jobs.finish(AttemptEnd(id_, job.fence, state, at_ms, expires_ms, error))
         self._jobs.metrics.jobs.labels(target.name, state).inc()
 
     # All targets ------------------------------------------------------------------------------

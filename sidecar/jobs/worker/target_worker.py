@@ -16,7 +16,7 @@ from typing import TypeAlias
 import structlog
 
 from sidecar.jobs.call_result import CallResult
-from sidecar.jobs.model import Ending, Job, State
+from sidecar.jobs.model import AttemptEnd, Job, State
 from sidecar.jobs.retry_policy import has_lost_too_many_workers, make_ending
 from sidecar.jobs.service import Jobs
 from sidecar.jobs.store.target_queue import LOCK_S, Claim
@@ -29,7 +29,7 @@ from sidecar.kit.retry import Backoff
 from sidecar.kit.tasks import stop_workers, wait_for
 from sidecar.kit.trace_context import log_trace
 
-#: The most jobs that are claimed at a time.
+#: The maximum number of jobs that are claimed at a time.
 MAX_CLAIMS = 50
 #: How often locks are renewed, in seconds.
 RENEW_INTERVAL_S = 2.0
@@ -68,7 +68,7 @@ class _RunningCall:
     #: Whether the result has arrived, so that the call can no longer be aborted.
     is_over: bool = False
     trace_id: str | None = None
-    #: When the call may be sent. None: at any time.
+    #: When the call may be sent, or None if it may be sent at any time.
     window: SendWindow | None = None
     task: asyncio.Task[None] = field(init=False)
 
@@ -337,7 +337,7 @@ class TargetWorker:
         await self._reset_to_pending(claim, "its worker stopped")
         await self._requeue([claim])
 
-    async def _write(self, ending: Ending, *, is_counted: bool = False) -> None:
+    async def _write(self, ending: AttemptEnd, *, is_counted: bool = False) -> None:
         """Write an ending to SQL. Retries without limit while the lock is renewed, because
         otherwise the call would be made again."""
         failures = 0

@@ -33,7 +33,7 @@ ENDPOINTS = Endpoints("administration", find=room_of, problems=(UNKNOWN_ROOM,))
 #: The token in the file's head, of which only the signature matters. The roll-out number 0 is
 #: never outside, so the token lets nobody pass.
 _PROOF = Outside(0)
-#: The most pages that are read from Redis for one page of the response.
+#: The maximum number of pages that are read from Redis for one page of the response.
 _STORE_PAGES = 10
 #: The number of attempts of one call, and the pause between two. Together they last long enough to
 #: detect that Redis is available again.

@@ -41,7 +41,7 @@ class Snapshot:
     revoked: dict[str, int]
     #: The time in ms until which the shield is up; 0 if the shield was never up.
     shield_until_ms: int
-    #: When the room's first script ran in this Redis, ms.
+    #: When the room's first script ran in this Redis, in ms.
     born_ms: int
     #: When the last recovery from a data loss began, and until when nobody is called, ms; 0: never.
     recovery_ms: int
@@ -54,7 +54,7 @@ class Snapshot:
     events: int = 0
     oldest_event_ms: int = 0
     phase: Phase = Phase.OPEN
-    #: The length and a newcomer's wait estimate in ms (None: unknown) of each sub-queue.
+    #: For each sub-queue, its length and a newcomer's wait in ms, or None if that is unknown.
     lines: tuple[tuple[int, int | None], ...] = ()
     #: How many revoked passes and spent tickets Redis stores.
     remembered: int = 0

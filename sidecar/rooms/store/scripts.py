@@ -28,12 +28,12 @@ from sidecar.storage.redis.scripts import Observer, RedisScripts
 from sidecar.visitors.model import Pass, Standing, Ticket
 from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, RESPONSE_MS
 
-#: The most visitors in one script call. More would block other calls to Redis for too long.
+#: The maximum number of visitors in one script call. More would block Redis for too long.
 BATCH_LIMIT = 128
-#: The most visitors in one script call of a room with sub-queues or classes. There Redis needs two
-#: or three times as long for each visitor.
+#: The maximum number of visitors in one script call of a room with sub-queues or classes. There
+#: Redis needs two or three times as long for each visitor.
 LINES_BATCH_LIMIT = 64
-#: The most revocations that one snapshot reads.
+#: The maximum number of revocations that one snapshot reads.
 REVOCATIONS_LIMIT = 1000
 
 #: How many of ROOM_KEYS the most frequent scripts get (rooms/lua/parts/room.lua).
@@ -150,8 +150,8 @@ class RoomStore(PlainCommands):
             self._existed_since_ms = since_ms
 
     def mark_unreported_admissions(self, now_ms: int) -> None:
-        """Record that from `now_ms` on this replica admits visitors, or extends passes, without
-        Redis. The next script call that succeeds reports this time."""
+        """Store `now_ms` as the time when this replica began to admit visitors or extend passes
+        without Redis, if no such time is stored. The next successful script call reports it."""
         if self._unreported_since_ms is None:
             self._unreported_since_ms = now_ms
 

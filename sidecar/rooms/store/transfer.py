@@ -9,9 +9,9 @@ from sidecar.visitors.tokens import is_visitor_id
 
 #: The format of an export file, which its first line names.
 FORMAT = "waitroom-room/1"
-#: The most members in one line of an export file.
+#: The maximum number of members in one line of an export file.
 PAGE = 500
-#: The most members in one script call. If a million wait, such a call blocks Redis for some 4 ms.
+#: How many members one script call reads. If a million wait, it blocks Redis for some 4 ms.
 CALL_LIMIT = 150
 #: The sorted sets, in the order in which they are read. A visitor who is called during the export
 #: is read twice, as waiting and as active, but never missed.

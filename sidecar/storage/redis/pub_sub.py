@@ -96,7 +96,7 @@ async def _open_subscription(
             await subscription.subscribe(*channels)
         yield subscription
     finally:
-        # An error would replace a cancellation, so that the task would continue.
+        # An error would replace a cancellation, and the cancelled task would continue.
         with contextlib.suppress(RedisError, OSError, RuntimeError):
             await subscription.aclose()
         if client is not redis:

@@ -1,8 +1,8 @@
 """Creates clients of one Redis server, of Redis Sentinel and of Redis Cluster.
 
-The clients override parts of redis-py, for two reasons. First, a call of redis-py to one server
-takes three times as much CPU. Second, RedisScripts cancels every call after `store_timeout`. It
-thus prevents the timeout errors by which redis-py notices that a server is gone.
+The clients override parts of redis-py, for two reasons. First, unchanged redis-py takes three
+times as much CPU for a command to one server. Second, RedisScripts cancels every command after
+`store_timeout`, so redis-py never gets the timeout errors by which it notices a lost server.
 
 Before a client uses undocumented attributes of redis-py, has_parts looks for them. If one is
 missing, redis-py is used unchanged, with a warning.
@@ -33,7 +33,7 @@ from redis.commands.core import AsyncScript
 from sidecar.kit.library_parts import PartKind, has_part
 from sidecar.kit.setting_types import read_servers
 
-#: The most connections of one client. More calls at a time would only queue up in Redis.
+#: The maximum number of connections of one client. More calls at once would queue up in Redis.
 POOL_SIZE = 64
 #: The share of a call's timeout that the call may wait for a free connection.
 POOL_WAIT = 0.5

@@ -33,13 +33,13 @@ _DRIVERS = {
     "mariadb": ("mysql+asyncmy", "asyncmy", "mysql"),
     "postgresql": ("postgresql+asyncpg", "asyncpg", "postgresql"),
 }
-#: How long a writer waits for another writer in SQLite, ms.
+#: How long a writer waits for another writer in SQLite, in ms.
 BUSY_MS = 10_000
-#: The most attempts, 10 ms apart, to switch a new SQLite file to a write-ahead log.
+#: The maximum number of attempts, 10 ms apart, to switch a new SQLite file to a write-ahead log.
 _WAL_TRIES = 100
-#: The time limit for connecting to the database, seconds.
+#: The time limit for connecting to the database, in seconds.
 CONNECT_S = 5
-#: The time limit of a transaction, seconds. Resetting a room of a million places takes longest.
+#: The time limit of a transaction, in seconds. Resetting a room of a million places takes longest.
 ANSWER_S = 60.0
 #: Error codes (SQLSTATEs of PostgreSQL, numbers of MariaDB and MySQL) of a server that does not
 #: write any more, and of a lock that was waited for too long.

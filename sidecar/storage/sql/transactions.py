@@ -17,7 +17,7 @@ from sidecar.storage.sql import database as sql
 
 Result = TypeVar("Result")
 
-#: The most attempts of a transaction that the database aborts because of another transaction.
+#: How often a transaction is tried that the database aborts because of another transaction.
 TRIES = 5
 #: Codes of deadlocks and serialization failures: MariaDB's and MySQL's, and PostgreSQL's SQLSTATEs.
 _DEADLOCKS = frozenset({1213, "40001", "40P01"})

@@ -2,7 +2,7 @@
 -- over the limit.
 -- KEYS    deliveries, resends, waiting, delivered, failed, events, calls, retries, failures,
 --         resending
--- ARGV    1 and 2 the most delivered and failed messages to keep  3 how long to keep them, s
+-- ARGV    1 and 2 how many delivered and failed messages to keep  3 how long to keep them, s
 --         4 after how long a message that is in no queue counts as failed, s  5 how many failed
 --         attempts to keep; then, if there is a result: 6 the message's id  7 its document  8 when
 --         the event happened, ms  9 the number of its state in KEYS (0: delete it)  10 the

@@ -7,7 +7,7 @@
 -- RETURNS  now; then the script's own
 local STATE, LINE, LATER, ORDERS, ACTIVE, FACTS, ONLINE, ENDED, RESERVED, ABORTS, MINUTES
 local channel, target_name
--- The most members that one loop of a script handles. The next call of the script handles the rest.
+-- How many members one loop of a script handles. The next call of the script handles the rest.
 local LOOP_LIMIT = 200
 
 local function begin_target(KEYS, ARGV)

@@ -35,7 +35,7 @@ local function lower_next_expiry(resource, expiry)
   resource.next_expiry = math.min(resource.next_expiry, expiry)
 end
 
--- Returns the time from which a holder counts as silent whose heartbeat is due at `due`, ms.
+-- Returns the time from which a holder counts as silent whose heartbeat is due at `due`, in ms.
 local function get_silent_time(due)
   return get_due_after_pause(due) + timeout_ms + 1
 end

@@ -5,7 +5,7 @@
 --   last     the last fencing number or order, µs
 --   recovers the time until which nothing is granted, because Redis was emptied, ms
 --   seen     when the last sweep ran, ms
---   back     when the last outage ended: the first script after a long pause of the sweeps, ms.
+--   back     when the last outage ended: the first script after a long pause of the sweeps, in ms.
 --            Heartbeats could not arrive during the outage, so nobody counts as silent for that
 --            time
 --   ends, held_ms  how many leases have ended (20 at most), and the moving average of how long

@@ -9,7 +9,7 @@
 --       from 5 on, for each resource: its name
 local STATE, RESOURCES, ENDS
 
--- The most members that one loop of a script handles; the next script handles the rest.
+-- How many members one loop of a script handles; the next script handles the rest.
 local MAX_LOOP_MEMBERS = 150
 
 local now, now_us

@@ -1,7 +1,7 @@
 -- @include "limits/parts/algorithm_state"
 -- Returned times of paced calls. If the permit of a call is released before its time has come, the
 -- next call of the same cost gets this time.
-local MAX_RETURNED = 128 -- the most returned times that are searched
+local MAX_RETURNED = 128 -- the maximum number of returned times that are searched
 local returned -- permits and their times in `free`, read once for each rate-limited key
 
 local function reset_returned()

@@ -10,7 +10,7 @@ local function is_early(score)
 end
 
 -- Counts the poll if it is early. Returns 0, or for a visitor over poll_limit the time until the
--- next minute begins, ms.
+-- next minute begins, in ms.
 function count_early_poll(visitor, due)
   if not is_early(due) then return 0 end
   if not cache.minute then

@@ -4,7 +4,7 @@
 
 local estimate_wait
 do
--- Returns the time until `people` visitors have left the queue, ms.
+-- Returns the time until `people` visitors have left the queue, in ms.
 local function estimate_drain_ms(people, rate, leaving)
   local x = leaving * people / rate
   if x < 1e-6 then return people / rate end -- log(1 + x) would round to 0

@@ -1,6 +1,6 @@
 -- @include "rooms/parts/unused"
 -- Encodes and decodes the scores of waiting visitors in `due`. A score holds three values, so that
--- a poll needs no further command. The whole part is when the next heartbeat is due, ms. The
+-- a poll needs no further command. The whole part is when the next heartbeat is due, in ms. The
 -- fraction, times 128, is how many seconds the visitor was advised to wait until then (63 at most;
 -- 0: unknown). A fraction of exactly 1/2 marks an unused place: nobody has polled for it yet. A
 -- fraction above 1/2 means that the visitor polls rarely; the fraction minus 1/2, times 128, is
@@ -44,7 +44,7 @@ function make_polled_score(advised_ms, score)
 end
 end
 
--- Returns when the heartbeat is due by a score, ms. For an unused place, that is about the time
+-- Returns when the heartbeat is due by a score, in ms. For an unused place, that is about the time
 -- when the visitor joined, and never later than now.
 local function get_due_time(score)
   if is_unused(score) then

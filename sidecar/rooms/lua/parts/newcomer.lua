@@ -50,7 +50,7 @@ end
 
 -- Admits a newcomer, adds the newcomer to the queue, or refuses. Returns the reply. A newcomer is
 -- admitted at once only if nobody waits: the visitors who still wait after call_next() could not
--- get a slot either. `prequeue_began`: when the pre-queue began in which `random` is the lot, ms.
+-- get a slot either. `prequeue_began`: when the pre-queue began in which `random` is the lot (ms).
 local function admit_or_queue(visitor, random, prequeue_began, address, class, grant, expires)
   if phase == CLOSED then return make_refusal(REJECTED, 60000) end
   -- The replica does not know the event yet, but will within a second.

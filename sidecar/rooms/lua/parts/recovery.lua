@@ -28,8 +28,8 @@ local function get_longest_intervals()
 end
 
 -- Decides whether the room is in a recovery, and sets `stage` and `recovers_until`. `near`: the
--- longest poll interval that the replica has told visitors near the head, ms. `known`: known_since.
--- `promised`: promised_since.
+-- longest poll interval that the replica has told visitors near the head, in ms. `known`:
+-- known_since. `promised`: promised_since.
 local function begin_recovery(near, known, promised)
   local born, before = stats.born, stats.recovery or 0
   if stats.known then known = math.min(known or stats.known, stats.known) end

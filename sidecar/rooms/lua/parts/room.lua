@@ -13,7 +13,7 @@
 local WAITING, DUE, ACTIVE, ADMITTED, REVOKED, SPENT, ADDRESSES, REPLICAS, POLLS
 local CONFIG, STATS, EVENTS, LOG, MINUTES, ARRIVALS, DRAWN, RESERVED, GRANTS, MOVED, LOOK
 
--- The most members that one loop of a script handles; the next script handles the rest.
+-- How many members one loop of a script handles; the next script handles the rest.
 local LOOP_LIMIT = 150
 
 -- Returns the ids of a batch's visitors: every `step`th argument from ARGV[6] on.

@@ -49,7 +49,7 @@ local function make_waiting_reply(order, ahead, calls, refresh, wait, limited, l
 end
 
 -- Returns the reply to a waiting or called visitor who has just polled, and stores when the next
--- poll is due. `limited`: how long the visitor must not poll, ms. `score`: as in
+-- poll is due. `limited`: how long the visitor must not poll, in ms. `score`: as in
 -- find_rare_interval_ms().
 local function reply_to_poll(visitor, order, limited, jitter, joined, score)
   local rank = redis_call('ZRANK', WAITING, visitor)

@@ -16,7 +16,7 @@ end
 
 -- Begins or extends an unused session. If slots are scarce, it will end after claim_window, but not
 -- before `old_end`, its end until now (nil: it is new or has just ended). Returns when the pass
--- ends, ms.
+-- ends, in ms.
 function admit_unused(visitor, started, old_end)
   local latest = get_unused_end(started)
   local ends = latest - room.session_grace_ms
