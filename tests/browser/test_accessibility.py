@@ -49,7 +49,8 @@ def test_no_rule_is_broken_in_any_state(play, scheme, locale):
     page.locator("#leave").click()
     found["left"] = find_violations(page)
     page.locator("#undo").click()
-    page.route(re.compile(r"/(status|join)(\?|$)"), lambda route: route.abort())
+    asking = re.compile(r"/(status|join)(\?|$)")
+    page.route(asking, lambda route: route.abort())
     page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))")
     expect(page.locator("#offline")).to_be_visible()
     found["offline"] = find_violations(page)
@@ -60,6 +61,11 @@ def test_no_rule_is_broken_in_any_state(play, scheme, locale):
     expect(page.locator("#offline")).to_be_visible()
     expect(page.locator("#offline")).to_have_text(texts["offline_new"])
     found["offline newcomer"] = find_violations(page)
+    # The answer to a visitor whose cookies are blocked, also after joining.
+    page.unroute(asking)
+    page = site.open(state="not_queued", **NOWHERE, refresh_after_seconds=0.02)
+    expect(page.locator("#heading")).to_have_text(texts["lost"])
+    found["lost"] = find_violations(page)
     assert {name: each for name, each in found.items() if each} == {}
 
 
