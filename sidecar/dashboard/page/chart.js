@@ -154,7 +154,10 @@ class Chart {
     this.plot.append(this.picture, this.reader);
     this.element.append(caption, legend, this.plot);
     this.listen();
-    new ResizeObserver(() => this.draw()).observe(this.plot);
+    new ResizeObserver(() => {
+      this.draw();
+      if (this.group.charts[0] === this) this.group.flag();
+    }).observe(this.plot);
   }
 
   listen() {
