@@ -153,7 +153,7 @@ async def test_an_emptied_store_is_told_again(shop):
 async def test_without_a_pre_queue_nothing_is_asked(shop):
     """Without a pre-queue a refresh asks Redis nothing."""
     plain = make_event(prequeue_from=None)
-    await Draws(shop.name, [OLD], None).refresh([plain], Seen(now_ms=START_MS + 9 * HOUR_MS))
+    await Draws(shop.name, [OLD], None).publish([plain], Seen(now_ms=START_MS + 9 * HOUR_MS))
 
 
 # What an operator may change ----------------------------------------------------------------------
