@@ -53,7 +53,7 @@ function modeOf({
     return {
       kind: 'lost',
       word: `Failing${opens ? `: next try ${clock(Date.parse(opens))}` : ''}`,
-      meaning: `${number(settings.break_after)} calls failed in a row, or more. Nothing is called until one call is tried.`,
+      meaning: `${number(settings.break_after)} or more calls failed in a row. Nothing is called until one call is tried.`,
     };
   if (breaker === 'trial')
     return {

@@ -201,6 +201,7 @@ def test_a_receiver_that_takes_nothing_is_red(site, opened, receiver):
     expect(team.locator(".state")).to_have_text(NOT_DELIVERED)
     expect(team.locator(".state")).to_have_attribute("data-kind", "lost")
     expect(page.locator("#totals strong")).to_have_text("1 of 2 webhooks in trouble")
+    expect(page.get_by_text("No alerts.")).to_be_hidden()
     page.mouse.move(0, 0)
     expect(overview(page).locator("table.webhooks tbody tr").first).to_contain_text("team")
     view(page, "webhooks")
