@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from pydantic_core import to_jsonable_python
 
 from sidecar.kit.shorten import shorten_values
+from sidecar.rooms.messages import describe_message
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.visitor_number import visitor_number
 
@@ -138,8 +139,9 @@ def _read_detail(act: Act) -> dict[str, Any]:
 
 
 def _format_step(step: _Step) -> str:
-    before = "" if step.before is _UNKNOWN else f"{_format_value(step.before)} → "
-    return f"{step.name}: {before}{_format_value(step.after)}" + ", as configured" * step.is_reset
+    format_value = describe_message if step.name == "message" else _format_value
+    before = "" if step.before is _UNKNOWN else f"{format_value(step.before)} → "
+    return f"{step.name}: {before}{format_value(step.after)}" + ", as configured" * step.is_reset
 
 
 def _format_value(value: Any) -> str:

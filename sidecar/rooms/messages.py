@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import PlainValidator, WithJsonSchema
 
+from sidecar.kit.clock import iso
 from sidecar.kit.errors import InputError
 from sidecar.kit.moments import LATEST_MS, read_moment
 from sidecar.kit.setting_types import DURATION, parse_duration
@@ -132,6 +133,16 @@ def get_translations(message: str | dict[str, Any] | None) -> dict[str, str]:
     """Return a message's texts by language."""
     table = message if isinstance(message, dict) else {}
     return {name: text for name, text in table.items() if name not in {OTHERS, _END}}
+
+
+def describe_message(message: str | dict[str, Any] | None) -> str:
+    """Return a message's text, its other languages and its end, as the room's log shows them."""
+    text, translations = get_text(message), get_translations(message)
+    shown = "none" if text is None else json.dumps(text, ensure_ascii=False)
+    others = ", ".join(name for name in translations if translations[name] != text)
+    end_ms = message.get(_END) if isinstance(message, dict) else None
+    until = f", until {iso(end_ms)[:16].replace('T', ' ')} UTC" if end_ms else ""
+    return f"{shown}{f' ({others})' if others else ''}{until}"
 
 
 def drop_ended(message: str | dict[str, Any] | None, now_ms: int) -> str | dict[str, Any] | None:

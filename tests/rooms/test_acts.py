@@ -45,6 +45,8 @@ DRAIN = {"max_waiting": (None, 0), "queue_all": (None, None)}
         (act({"total_active_users": (9, None)}), "total_active_users: 9 → 3, as configured"),
         (act({"queue_all": (None, True), "message": (None, "soon")}),
          'paused; message: none → "soon"'),
+        (act({"message": ("soon", {"text": "back", "de": "da", "until": 1_800_000_000_000})}),
+         'message: "soon" → "back" (de), until 2027-01-15 08:00 UTC'),
         (act({"total_active_users": (3, 3)}), "no change"),
         (act(None, "move", visitor=VISITOR, detail="2 to 1: x"), f"moved {SHORT} from 2 to 1: x"),
         (act(None, "back", visitor=VISITOR, detail="1 to 2"), f"moved {SHORT} back, from 1 to 2"),
