@@ -363,8 +363,9 @@
   // Returns the operator's message, in the visitor's language if there is one in it.
   function message() {
     const all = data.messages || {};
-    // The page may speak none of the browser's languages.
-    const tag = [...navigator.languages, lang]
+    // A preview's language is none of the browser's. English is what a page speaks for want of one.
+    const own = lang === 'en' ? [] : [lang];
+    const tag = [...navigator.languages, ...own]
       .map(each => served(each, Object.keys(all)))
       .find(Boolean);
     return (tag ? all[tag] : data.message) || '';

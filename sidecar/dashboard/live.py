@@ -51,9 +51,9 @@ SNAPSHOT_FIELDS = (
     *("waiting", "active", "provisional", "replicas"),
     *("recovery_stage", "recovers_until_ms", "shield_until_ms"),
 )
-#: The fields of a room that a wall display shows.
+#: The fields of a room that a wall display shows. The pages of 0.1.0 need `mode`.
 WALL_FIELDS = (
-    *("room", "now_ms", "state", "phase", "away", "event", "coming"),
+    *("room", "now_ms", "state", "mode", "phase", "away", "event", "coming"),
     *("waiting", "active", "provisional", "wait_seconds", "a_minute"),
 )
 #: What the charts show of each minute of the last hour.

@@ -1,5 +1,6 @@
 """The opening as a calendar file, for visitors who come before it."""
 
+import asyncio
 import re
 
 EVENT = {"name": "sale", "timezone": "Europe/Zurich", "opens_at": "2027-01-15 10:00"}
@@ -58,3 +59,14 @@ async def test_without_an_event_there_is_no_file(replica):
     reply = await fetch(await replica())
     assert reply.status == 404
     assert re.search("has no event to come", await reply.text())
+
+
+async def test_no_host_is_an_error_of_the_replica(replica):
+    """A visitor may send any byte as the host."""
+    site = await replica(events=[EVENT])
+    reader, writer = await asyncio.open_connection(site.edge.host, site.edge.port)
+    path = f"/_waitroom/{site.room.name}/opening.ics"
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: ".encode() + b"a\xff\r\nConnection: close\r\n\r\n")
+    assert (await reader.readline()).split()[1] == b"200"
+    assert b"://a?/" in (await reader.read()).replace(b"\r\n ", b"")
+    writer.close()

@@ -186,7 +186,7 @@ def test_nginx_serves_the_texts_of_the_state(site, room):
         )
         paused = html.escape(texts["paused"]) if room == "held" else ""
         assert f'<p id="paused" class="box">{paused}</p>' in page.text
-        for key in ("ahead", "waiting", "wait", "leave", "leave_sure", "offline", "join"):
+        for key in ("ahead", "waiting", "wait", "leave", "leave_sure", "offline_new", "join"):
             assert f">{html.escape(texts[key])}<" in page.text
 
 

@@ -195,6 +195,14 @@ async def test_a_change_of_languages_is_undone(site):
     assert (reply.status, "changed message at" in (await reply.json())["detail"]) == (409, True)
 
 
+async def test_a_long_message_in_other_letters_is_undone(site):
+    """Redis has the default text twice, and six bytes for a letter."""
+    await change(site, {"text": "Я" * 150, "zh-CN": "九" * 120})
+    revision = (await change(site, None))["change"]
+    room = await act(site, "undo", {"revision": revision})
+    assert room["changed"]["message"]["zh-CN"] == "九" * 120
+
+
 async def test_resume_takes_the_message_away(site):
     """In one change, which one undo takes back."""
     await act(site, "pause")

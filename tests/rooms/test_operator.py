@@ -607,7 +607,7 @@ async def test_a_pause_is_undone_and_checked_as_any_change(site):
 async def test_a_long_value_is_not_kept_in_the_log(site):
     """Two hundred style sheets would fill Redis, so a long change is not kept and cannot be
     undone."""
-    revision = await change(site, custom_css="body { color: red }\n" * 200)
+    revision = await change(site, custom_css="body { color: red }\n" * 500)
     log = (await told(site, "/log"))["log"]
     assert (log[0]["changes"], log[0]["revision"]) == (None, None)
     assert (await undo(site, revision))[0] == 404

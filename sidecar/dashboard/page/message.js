@@ -6,6 +6,15 @@ import { clock, date, make, put } from './draw.js';
 
 const LENGTHS = { '15m': 15, '30m': 30, '1h': 60, '4h': 240, '1d': 1440 };
 const NAMES = new Intl.DisplayNames('en', { type: 'language' });
+// Returns the English name of a language, or the tag if the browser does not know it.
+function nameOf(tag) {
+  try {
+    return NAMES.of(tag);
+  } catch {
+    return tag;
+  }
+}
+
 const time = ms =>
   Math.abs(ms - Date.now()) < 12 * 3600e3 ? clock(ms).slice(0, 5) : date(ms);
 
@@ -72,14 +81,14 @@ export class MessageField {
   // Lists the languages of the page.
   async offer() {
     const tags = await request('GET', '/dashboard/preview/languages');
-    for (const tag of tags) this.add.append(new Option(NAMES.of(tag), tag));
+    for (const tag of tags) this.add.append(new Option(nameOf(tag), tag));
   }
 
   // Adds the field of a language, or returns the one that is there.
   insert(tag, text) {
     const known = this.others().find(field => field.lang === tag);
     if (known) return known;
-    const label = make('label', '', `${NAMES.of(tag)} `),
+    const label = make('label', '', `${nameOf(tag)} `),
       field = make('textarea');
     Object.assign(field, { rows: 2, maxLength: 500, lang: tag, value: text });
     field.dir = 'auto';

@@ -41,7 +41,8 @@ const ROOM = {
 };
 
 export function roomState({ state }) {
-  const [word, meaning, look] = ROOM[state];
+  // A replica of an older version sends no state.
+  const [word, meaning, look] = ROOM[state] ?? ['', '', ''];
   return { word, meaning, look };
 }
 

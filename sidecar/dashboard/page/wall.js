@@ -8,7 +8,6 @@ const STALE_MS = 4000;
 let heardAt = 0;
 
 function show(state) {
-  heardAt = Date.now();
   put($('room'), state.room);
   put(
     $('state'),
@@ -25,6 +24,7 @@ function show(state) {
   for (const name of ['joined', 'admitted', 'abandoned'])
     put($(name), rate(state.a_minute?.[name]));
   document.title = `${number(state.waiting)} waiting – ${state.room}`;
+  heardAt = Date.now();
 }
 
 const source = new EventSource(location.pathname + '/events');

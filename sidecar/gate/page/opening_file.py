@@ -89,4 +89,4 @@ def _escape(text: str) -> str:
 
 
 def _fold(line: str) -> bytes:
-    return b"\r\n ".join(_LINE.findall(line.encode()))
+    return b"\r\n ".join(_LINE.findall(line.encode(errors="replace")))

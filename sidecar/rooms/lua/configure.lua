@@ -15,7 +15,7 @@
 -- @include "rooms/parts/position"
 
 -- Longer changes, such as a style sheet, are not stored in the log, so they cannot be undone.
-local MAX_LOGGED_LENGTH = 2000
+local MAX_LOGGED_LENGTH = 8000
 
 -- Returns a table of {old value, new value} by the setting's name (nil if it is too long for the
 -- log), and the name of a setting that does not have its expected value ('': all have it).
