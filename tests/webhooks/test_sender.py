@@ -199,10 +199,10 @@ async def test_one_that_waits_for_its_fourth_attempt_is_there_once(world, store,
     heir = world.replica(hook(quick))
     await heir.send()
     await until(lambda: len(quick.came) == 3, "its third attempt")
-    heir.die()
     world.hurries = False
     while await world.redis.zcard(webhook_key(world.hook(), "retries")) == 0:
         await asyncio.sleep(0.005)
+    heir.die()
     await enqueue(store, 1)
     assert await world.states() == {"n1": "waiting"}
     assert await world.redis.zcard(webhook_key(world.hook(), "events")) == 0
