@@ -100,7 +100,10 @@ def print_acts(acts: Iterable[Mapping[str, Any]], *more: str) -> None:
     are put in words."""
     columns = "at", *more, "by", "what", "visitor", "detail"
     changes = {"change", "undo"}
-    rows = ({**act, "detail": act["text"]} if act["what"] in changes else act for act in acts)
+    rows = (
+        {**act, "detail": act.get("text") or act["detail"]} if act["what"] in changes else act
+        for act in acts
+    )
     print_table(columns, ([row[name] for name in columns] for row in rows))
 
 

@@ -51,8 +51,9 @@ def _print_webhooks(document: dict[str, Any]) -> None:
     for webhook in document["webhooks"]:
         last = webhook["last"]
         event = f"{last['event']} {last['state']}" if last else "-"
-        state = STATES[webhook["state"]]
-        if since := webhook["failing_since"]:
+        # A replica of 0.1.0 sends no state.
+        state = STATES.get(webhook.get("state"), "-")
+        if since := webhook.get("failing_since"):
             state += f" since {format_time(datetime.fromisoformat(since))}"
             styles[state] = "red"
         rows.append((webhook["name"], state, *(webhook[name] for name in fields), event))

@@ -31,8 +31,8 @@ async def make_report(
     limit: int | None = None,
     advance: Advance = ignore_progress,
 ) -> RoomReport | None:
-    """Report on the stays that began in a period. Return None if there are more than `limit`. Call
-    `advance` after each stay."""
+    """Report on the stays that began in a period. Return None if there are more than `limit`, and
+    read as many wait estimates at most. Call `advance` after each stay."""
     tally = Tally()
     read_limit = None if limit is None else limit + 1
     async for stay in history.read_stays(room, period, limit=read_limit):
@@ -40,7 +40,7 @@ async def make_report(
         advance()
     if limit is not None and tally.counts["stays"] > limit:
         return None
-    record = compute_record(await history.find_promises(room, period))
+    record = compute_record(await history.find_promises(room, period, limit=limit))
     return RoomReport(**period.describe(room), **tally.compute_figures(), **record)
 
 

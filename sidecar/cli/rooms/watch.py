@@ -143,7 +143,8 @@ def format_rows(room: Room) -> Iterator[tuple[object, ...]]:
 
 
 def format_state(room: Room) -> str:
-    return {"prequeue": "pre-queue"}.get(room["state"]) or room["state"].replace("_", " ")
+    state = room.get("state") or room["mode"]  # a replica of 0.1.0 sends no state
+    return {"prequeue": "pre-queue"}.get(state) or state.replace("_", " ")
 
 
 def _format_event(room: Room) -> str:
@@ -319,7 +320,12 @@ class _Screen:
         log.add_row()
         for room, entry in self._log[: max(0, max_entries)]:
             at = format_time(datetime.fromtimestamp(entry["at"] / 1000, UTC))
-            log.add_row(at, room, format_cell(entry["by"]), format_cell(entry["text"]))
+            log.add_row(
+                at,
+                room,
+                format_cell(entry["by"]),
+                format_cell(entry.get("text") or entry["detail"]),
+            )
         return log
 
 

@@ -310,15 +310,19 @@ class History:
             .limit(limit)
         )
         promises = []
-        for at_ms, more, admitted_ms in await self._sql.read(query):
-            wait_ms, calls, rate_error = (
-                int(json.loads(more)[name]) for name in ("wait", "calls", "error")
-            )
-            standing = Standing(
-                QueueOutcome.WAITING, at_ms, wait_ms=wait_ms, calls=calls, spread=rate_error / 1000
-            )
-            if wait := estimate(standing):
-                promises.append(Promise(at_ms, wait, (admitted_ms - at_ms) / 1000))
+        async with sql.begin(self._engine, is_long=True) as connection:
+            rows = await connection.stream(query.execution_options(yield_per=_STREAM_ROWS))
+            async for at_ms, more, admitted_ms in rows:
+                told = json.loads(more)
+                standing = Standing(
+                    QueueOutcome.WAITING,
+                    at_ms,
+                    wait_ms=int(told["wait"]),
+                    calls=int(told["calls"]),
+                    spread=int(told["error"]) / 1000,
+                )
+                if wait := estimate(standing):
+                    promises.append(Promise(at_ms, wait, (admitted_ms - at_ms) / 1000))
         return promises
 
     async def read_changes(

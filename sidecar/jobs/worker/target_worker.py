@@ -175,7 +175,8 @@ class TargetWorker:
         if time.monotonic() - self._last_end_s < KEEP_ALIVE_S:
             return free_slots  # those of earlier calls are still open
         store, settings = self.target.store, self.target.settings
-        await store.claim(0, settings)  # queues the jobs whose time has come
+        reply = await store.claim(0, settings)  # queues the jobs whose time has come
+        await self._jobs.record_called(self.target, reply.claims)
         queue, _ = await store.inspect([], settings)
         count = min(self._connections, free_slots, queue.waiting)
         if not count or settings.paused or queue.open_until_ms or queue.held_until_ms:

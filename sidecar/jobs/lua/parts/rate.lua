@@ -26,7 +26,8 @@ local function open_rate()
   if not algorithm then return end
   begin_after(algorithm.load())
   if target.counted_by and target.counted_by ~= algorithm_number then
-    opens = (target.last_call or 0) + LENGTH
+    -- A worker of an older version stores no last call.
+    opens = (target.last_call or math.min(target.last_fence or 0, now)) + LENGTH
   end
 end
 
