@@ -90,7 +90,7 @@ class _LazyCommands(CommandGroup):
             fail(error.problems)
         except (KeyboardInterrupt, click.Abort) as error:
             # A prompt raises Abort for Ctrl-C, for the end of the input and for the answer no.
-            if not isinstance(error.__context__ or error, KeyboardInterrupt):
+            if KeyboardInterrupt not in {type(error), type(error.__context__)}:
                 raise
             sys.exit(CTRL_C_EXIT_CODE)
 

@@ -190,6 +190,21 @@ def test_an_interrupt_says_nothing(config):
     assert (process.returncode, said.strip()) == (130, "")
 
 
+def test_an_interrupt_while_an_error_is_handled_is_one(monkeypatch):
+    """Ctrl-C exits with 130 also while the command handles an exception."""
+
+    @click.command
+    def interrupted():
+        try:
+            int("x")
+        except ValueError:
+            raise KeyboardInterrupt  # noqa: B904 - as at any moment
+
+    monkeypatch.setattr(type(main), "get_command", lambda *_: interrupted)
+    result = invoke("interrupted")
+    assert (result.exit_code, result.output) == (130, "")
+
+
 # Help, completion, versions, check-config ---------------------------------------------------------
 
 WRONG = 'store = "memory://"\n\n[rooms.shop]\ntotal_active_user = 3\n'

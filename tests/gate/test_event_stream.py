@@ -155,9 +155,9 @@ async def test_a_stream_is_a_heartbeat(full, open_stream):
     full.turn.forward(100)
     await stream.next()
     assert (await full.room.store.sweep()).waiting == 0
-    full.turn.forward(190)  # it polled seldom
     stream.reply.close()
     await until(lambda: open_streams(full) == 0, "the end")
+    full.turn.forward(190)  # it polled seldom
     assert (await full.room.store.sweep()).waiting == 1
 
 
