@@ -363,7 +363,7 @@
   // Returns the operator's message, in the visitor's language if there is one in it.
   function message() {
     const all = data.messages || {};
-    // A preview's language is none of the browser's. English is what a page speaks for want of one.
+    // A preview has its own language. A page in English may only have fallen back to it.
     const own = lang === 'en' ? [] : [lang];
     const tag = [...navigator.languages, ...own]
       .map(each => served(each, Object.keys(all)))

@@ -237,7 +237,8 @@ class Report(Reply):
     moved: int = 0
     """Visitors whom an operator moved."""
     estimates: int = 0
-    """Wait estimates, of a few visitors a minute, with which the wait that followed is compared."""
+    """Wait estimates, of a few visitors a minute, that are compared with the waits that followed:
+    the first 100,000 at most."""
     estimates_held: Share | None = None
     """The share of them whose range held the wait that followed."""
     estimate_error_p50: float | None = None
