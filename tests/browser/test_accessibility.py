@@ -49,6 +49,7 @@ def test_no_rule_is_broken_in_any_state(play, scheme, locale):
     page.locator("#leave").click()
     found["left"] = find_violations(page)
     page.locator("#undo").click()
+    expect(page.locator("html")).to_have_attribute("data-state", "waiting")
     asking = re.compile(r"/(status|join)(\?|$)")
     page.route(asking, lambda route: route.abort())
     page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))")
