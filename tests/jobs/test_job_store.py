@@ -1,11 +1,14 @@
 """Jobs in SQL, as callers and workers write them, on SQLite, MariaDB and PostgreSQL."""
 
 import asyncio
+import gc
 from dataclasses import fields, replace
 
 from sidecar.jobs.model import AttemptEnd, Job, JobQuery, State, make_job_id
 from sidecar.jobs.store import jobs as search
+from sidecar.jobs.store.job_store import JobStore
 from sidecar.kit.errors import DatabaseError
+from sidecar.storage.sql import database as sql
 from tests.support.jobs import NOW_MS, count_chunks, job, record_statements
 
 HOUR_MS = 3_600_000
@@ -363,3 +366,18 @@ async def test_a_result_that_was_read_may_be_removed_sooner_but_never_later(stor
     await store.attempts.finish(completed(other, expires_ms=LATER_MS + 3))
     await store.jobs.mark_read(other.id, at_ms=LATER_MS, expires_ms=LATER_MS + 10)
     assert (await store.jobs.find(other.id)).expires_ms == LATER_MS + 3
+
+
+async def test_a_store_closes_the_connection_of_a_transaction_in_progress(tmp_path):
+    """A batch whose callers were cancelled is written all the same."""
+    store = JobStore(sql.open_database(f"sqlite:///{tmp_path}/jobs.db"))
+    await store.migrate()
+    writing = asyncio.create_task(store.targets.put("images", "{}", NOW_MS))
+    while store.engine.sync_engine.pool.checkedout() == 0:
+        await asyncio.sleep(0)
+    await store.close()
+    await writing
+    assert await store.targets.all() == {"images": "{}"}
+    await store.close()
+    del store, writing
+    gc.collect()  # a connection that is still open warns

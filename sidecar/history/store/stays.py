@@ -73,7 +73,7 @@ class History:
         return await sql.migrate(self._engine, HISTORY, partitions=self._partitions)
 
     async def close(self) -> None:
-        await self._engine.dispose()
+        await sql.close(self._engine)
 
     # Writing ----------------------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ class JobStore:
         return await sql.migrate(self.engine, JOBS)
 
     async def close(self) -> None:
-        await self.engine.dispose()
+        await sql.close(self.engine)
 
 
 class TargetRepository:

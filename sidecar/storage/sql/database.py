@@ -9,13 +9,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import event, make_url, select, text
 from sqlalchemy.engine import URL, Connection, ExceptionContext
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from sidecar.kit.errors import (
     DatabaseError,
@@ -41,6 +42,8 @@ _WAL_TRIES = 100
 CONNECT_S = 5
 #: The time limit of a transaction, in seconds. Resetting a room of a million places takes longest.
 ANSWER_S = 60.0
+#: How long to wait for transactions in progress before all connections are closed, in seconds.
+CLOSE_S = 2.0
 #: Error codes (SQLSTATEs of PostgreSQL, numbers of MariaDB and MySQL) of a server that does not
 #: write any more, and of a lock that was waited for too long.
 _READ_ONLY_CODES = frozenset({"25006", 1290, 1792, 1836})
@@ -160,6 +163,20 @@ async def begin(engine: AsyncEngine, *, is_long: bool = False) -> AsyncIterator[
     with _database_errors():
         async with asyncio.timeout(None if is_long else ANSWER_S), engine.begin() as connection:
             yield connection
+
+
+async def close(engine: AsyncEngine) -> None:
+    """Close all connections when the transactions in progress have ended, or after CLOSE_S.
+
+    A batch is written to its end even if its callers were cancelled. Its connection would return
+    to a pool that is closed, and stay open.
+    """
+    pool = cast("AsyncAdaptedQueuePool", engine.sync_engine.pool)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(CLOSE_S):
+            while pool.checkedout():  # noqa: ASYNC110 - the pool tells nobody
+                await asyncio.sleep(0.005)
+    await engine.dispose()
 
 
 @contextlib.contextmanager
