@@ -1,7 +1,8 @@
 """The client of one server: it keeps its connections, and no call ever reads another's reply."""
 
 import asyncio
-from contextlib import asynccontextmanager
+import gc
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 import uvloop
@@ -120,6 +121,20 @@ async def test_nothing_is_open_after_the_end(redis_socket):
 
         while await left():  # the server has not heard of it yet
             await asyncio.sleep(0.01)
+
+
+async def test_no_connection_is_opened_after_the_end(redis_socket):
+    """Neither by a command that was opening one, nor by one that comes later."""
+    redis = connect(f"unix://{redis_socket}", timeout_s=5)
+    begun = asyncio.create_task(redis.ping())
+    await asyncio.sleep(0)
+    await close(redis)
+    with suppress(exceptions.ConnectionError):
+        await begun
+    with pytest.raises(exceptions.ConnectionError, match="the client is closed"):
+        await redis.ping()
+    del redis, begun
+    gc.collect()  # a connection that is still open warns
 
 
 def test_a_connection_that_the_server_has_just_closed(redis_socket):

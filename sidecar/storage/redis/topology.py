@@ -46,7 +46,7 @@ _PARTS: dict[type[Any], tuple[str, str]] = {
         "can_read send_command send_packed_command disconnect",
     ),
     ConnectionPool: ("", "get_connection ensure_connection release"),
-    Redis: ("", "parse_response"),
+    Redis: ("", "parse_response aclose"),
     Sentinel: ("", "discover_master aclose"),
     RedisCluster: (
         "_initialize nodes_manager connection_kwargs get_node",
@@ -160,9 +160,18 @@ class Single(Redis):
         super().__init__(connection_pool=pool)
         self._idle: list[Any] = []
         self._free_connections = _FreeConnections(wait_s)
+        self._is_closed = False
+
+    async def aclose(self, close_connection_pool: bool | None = None) -> None:
+        """Close all connections for good. redis-py would open new ones for commands that a batch
+        sends later, and nothing would close them."""
+        self._is_closed = True
+        await super().aclose(close_connection_pool)
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         async with self._free_connections:
+            if self._is_closed:
+                raise exceptions.ConnectionError("the client is closed")
             pool: Any = self.connection_pool
             connection = self._idle.pop() if self._idle else await pool.get_connection()
             try:
@@ -177,7 +186,9 @@ class Single(Redis):
                 await connection.disconnect(nowait=True)
                 await pool.release(connection)
                 raise
-            if connection.should_reconnect():  # the server is about to move
+            if self._is_closed:  # while the connection was opened
+                await connection.disconnect(nowait=True)
+            elif connection.should_reconnect():  # the server is about to move
                 await pool.release(connection)
             else:
                 self._idle.append(connection)
