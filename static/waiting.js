@@ -86,7 +86,9 @@
   delete root.dataset.view;
   // An older nginx serves the page in English, with the heading of a visitor who has a place.
   const older = !root.lang && !refresh;
-  root.classList.toggle('load', older);
+  // Without cookies, the place of the heading may be lost already: the first response says.
+  const blocked = !navigator.cookieEnabled;
+  root.classList.toggle('load', older || blocked);
   root.lang = lang;
 
   async function loadTexts() {
@@ -121,7 +123,7 @@
     } catch (e) {
       /* the next poll loads the texts again */
     }
-    root.classList.remove('load');
+    root.classList.toggle('load', blocked && !data && !failures);
     loadAbout();
   }
 
@@ -482,7 +484,7 @@
     action,
     current,
     failures = 0,
-    tried = false,
+    tried = blocked,
     heard = 0;
 
   function plan(seconds, what) {
@@ -528,6 +530,7 @@
       const kept = /^(waiting|admitted)$/.test(root.dataset.state);
       if (texts) put('offline', texts[kept ? 'offline' : 'offline_new']);
       $('offline').hidden = false;
+      root.classList.remove('load');
       if (!failures++) put('live', $('offline').textContent);
       plan(Math.max(after, random(2, Math.min(60, 2 ** (failures + 1)))), what);
     } finally {
@@ -578,6 +581,7 @@
     data = answer;
     heard = Date.now();
     render(restored);
+    if (texts) root.classList.remove('load');
   }
 
   // Announces the call, also to a visitor in another tab, and with a sound if it is turned on.

@@ -21,19 +21,21 @@ def _format_row(target: dict[str, Any]) -> tuple[object, ...]:
     settings, mean_s = target["settings"], target["mean_seconds"]
     return (
         target["name"],
-        "paused" if settings["paused"] else "running" if target["has_runner"] else "no runner",
+        target.get("state", ""),  # A replica of version 0.1.0 sends none.
         target["waiting"] + target["later"],
         f"{target['running']} of {settings['concurrency']}",
         f"{settings['rate']} / {settings['window']:g} s" if settings["rate"] else "none",
         "" if mean_s is None else f"{mean_s:.3g} s",
-        target["breaker"],
         target["source"],
     )
 
 
 def _print_targets(document: dict[str, Any]) -> None:
-    headings = "target", "state", "waiting", "running", "rate", "a call", "breaker", "settings"
-    styles = {"paused": "yellow", "no runner": "red", "open": "red", "trial": "yellow"}
+    headings = "target", "state", "waiting", "running", "rate", "a call", "settings"
+    styles = {
+        **dict.fromkeys(("paused", "trying", "held", "coming back"), "yellow"),
+        **dict.fromkeys(("no worker", "failing"), "red"),
+    }
     print_table(headings, map(_format_row, document["targets"]), styles=styles)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from sidecar.dashboard.alerts import Increases, sum_samples
 from sidecar.http.metrics import Metrics
-from sidecar.jobs.estimate import estimate_wait_s, has_runner
+from sidecar.jobs.estimate import estimate_wait_s, has_runner, name_state
 from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.service import Jobs
 from sidecar.jobs.store.target_queue import QueueState
@@ -91,7 +91,8 @@ class OverviewRows:
         has_estimate = has_runner(settings, state) and not settings.paused
         ended = counters.get("completed", 0) + counters.get("failed", 0)
         return {
-            "state": _name_state(target, state),
+            "state": name_state(settings, state),
+            "opens_at_ms": state.open_until_ms,
             "waiting": state.waiting + state.later,
             "running": state.active,
             "called": self._count_increase(("called", target.name), counters.get("called", 0)),
@@ -100,17 +101,6 @@ class OverviewRows:
             if has_estimate
             else None,
         }
-
-
-def _name_state(target: Target, state: QueueState) -> str:
-    """Return the name of a target's state, which is the first that applies."""
-    if target.settings.paused:
-        return "paused"
-    if state.breaker in {"open", "trial"}:
-        return "failing" if state.breaker == "open" else "trying"
-    if not state.is_ready:
-        return "coming back"
-    return "running" if has_runner(target.settings, state) else "no runner"
 
 
 async def _read_template(template: TemplateLeases) -> dict[str, Any]:

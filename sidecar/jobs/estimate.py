@@ -1,4 +1,6 @@
-"""Estimates how long the jobs of a target wait, and whether a worker makes their calls."""
+"""Estimates how long the jobs of a target wait, and names the state of the target."""
+
+from typing import Literal
 
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import QueueState
@@ -27,6 +29,21 @@ def has_runner(settings: TargetSettings, queue: QueueState) -> bool:
     if "offline" not in settings.kinds or queue.active > 0:
         return True
     return queue.runner_ms is not None and queue.now_ms - queue.runner_ms < WORKER_TIMEOUT_S * 1000
+
+
+def name_state(
+    settings: TargetSettings, queue: QueueState
+) -> Literal["coming back", "paused", "no worker", "failing", "trying", "held", "running"]:
+    """Return the name of a target's state: the first that applies, in the order of the type."""
+    if not queue.is_ready:
+        return "coming back"
+    if settings.paused:
+        return "paused"
+    if not has_runner(settings, queue):
+        return "no worker"
+    if queue.breaker != "closed":
+        return "failing" if queue.breaker == "open" else "trying"
+    return "running" if queue.held_until_ms is None else "held"
 
 
 def estimate_calls_per_s(settings: TargetSettings, queue: QueueState) -> float:

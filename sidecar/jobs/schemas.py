@@ -530,6 +530,9 @@ class TargetDocument(Reply):
     has_runner: bool
     """false if no worker asked for jobs in the last 15 s, and no call is in progress. Offline jobs
     wait until you start a worker."""
+    state: Literal["coming back", "paused", "no worker", "failing", "trying", "held", "running"]
+    """What the target does now. `coming back`: the queue is being rebuilt. `failing`: the breaker
+    is open. `trying`: one call at a time tests the target. `held`: the target sent Retry-After."""
     counters: dict[str, int]
     """Calls since Redis was empty: `called`, `completed`, `failed` and others."""
     jobs: dict[str, int]

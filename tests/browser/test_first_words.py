@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 from sidecar.gate.page.languages import Languages
 from tests.support.events import make_opening_event
 from tests.support.nginx_client import Visitor
+from tests.support.played_page import NOWHERE
 from tests.support.site import ROOT, Site, gated
 from tests.support.story import raise_shield
 
@@ -43,10 +44,10 @@ window.seen = [];
 new MutationObserver(() => {
     const main = document.querySelector('main');
     if (!document.getElementById('live') || getComputedStyle(main).visibility === 'hidden') return;
-    const { lang, dir } = document.documentElement;
+    const { lang, dir, dataset } = document.documentElement;
     const heading = document.getElementById('heading').textContent;
     const words = `${heading}\\n${document.getElementById('intro').textContent}`;
-    seen.push({ lang, dir, heading, words, all: main.innerText });
+    seen.push({ lang, dir, view: dataset.view, heading, words, all: main.innerText });
 }).observe(document, { childList: true, subtree: true, characterData: true, attributes: true });
 """
 
@@ -91,3 +92,21 @@ def test_nothing_is_taken_back(site, visitor):
         if locale == "ar":
             assert not [each["all"] for each in seen if re.search("[a-z]{3}", each["all"])]
         assert page.problems == []
+
+
+def test_without_cookies_no_place_is_shown(play):
+    """If the browser blocks cookies, the script shows nothing before the first response, and then
+    that it needs cookies. It does not join again."""
+    site = play(locale="en-GB")
+    site.page.add_init_script(SLOW)
+    site.page.add_init_script(
+        "Object.defineProperty(Navigator.prototype, 'cookieEnabled', { get: () => false })"
+    )
+    site.view = "waiting"
+    page = site.open(state="not_queued", **NOWHERE, refresh_after_seconds=1)
+    page.clock.resume()
+    expect(page.locator("#intro")).to_contain_text("Allow cookies")
+    seen = [each for each in page.evaluate("seen") if each.get("view") != site.view]  # by scripts
+    assert {each["heading"] for each in seen} == {"You are not in line"}
+    assert "join" not in site.asked
+    assert page.problems == []

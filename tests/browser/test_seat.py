@@ -1,8 +1,11 @@
-"""A leased seat in a browser: one visitor holds the seat, and the next one waits."""
+"""A leased seat and a rate limit in a browser: the pages of those who wait."""
+
+import re
 
 import pytest
 from playwright.sync_api import expect
 
+from tests.support.browser import find_violations
 from tests.support.site import Site, gated
 from tests.support.story import ahead, go_in, leave
 
@@ -16,9 +19,11 @@ def site():
         room="seat~$seat",
         to="http://origin/page/seats/$seat/$is_args$args",
     )
-    locations += "location / { proxy_pass http://origin; }"
+    limit = "set $waitroom_limit calls; include waitroom/limit.conf; proxy_pass http://origin;"
+    locations += f"location / {{ proxy_pass http://origin; }} location /calls {{ {limit} }}"
+    limits = {"calls": {"algorithm": "fixed_window", "limit": 0, "window": 3600}}
     leases = {"seat": {"term": 300, "message": MESSAGE}}
-    with Site(leases=leases, locations=locations, replicas=2) as site:
+    with Site(leases=leases, limits=limits, locations=locations, replicas=2) as site:
         yield site
 
 
@@ -56,3 +61,21 @@ def test_leaving_the_line_of_a_seat(site, visitor):
     expect(second.locator("h1")).to_have_text("You have left the line")
     second.get_by_role("button", name="Join again").click()
     expect(ahead(second)).to_have_text("0")
+
+
+@pytest.mark.parametrize(("scheme", "locale"), [("light", "en-GB"), ("dark", "ar")])
+def test_no_accessibility_rule_is_broken(site, visitor, scheme, locale):
+    """Neither the page of a seat nor that of a refused call breaks a rule of axe-core, in light and
+    dark, from left and from right. Who waits for a seat has a reference for support."""
+    seat = f"{site.url}/seats/{len(scheme)}/"
+    go_in(visitor(), seat)
+    page = visitor(locale=locale, color_scheme=scheme)
+    page.goto(seat)
+    expect(page.locator("#number")).to_have_text(re.compile(r"[0-9A-Z]{4}-[0-9A-Z]{4}"))
+    expect(page.locator("#number")).to_be_visible()
+    expect(page.locator("#know li")).not_to_have_count(0)
+    assert find_violations(page) == []
+    page.goto(f"{site.url}/calls")
+    expect(page.locator("html")).to_have_attribute("lang", locale[:2])
+    expect(page.locator("b i")).to_have_text(re.compile(r"\d+"))
+    assert find_violations(page) == []

@@ -178,7 +178,7 @@ def test_replicas_that_are_away(site, one_free):
         for visitor in (inside, outside, Visitor(site.url)):
             reply = visitor.get("/")
             assert (reply.status, reply.all("Set-Cookie")) == (503, [])
-            assert b"We cannot reach the queue" in reply.body
+            assert b"There is no connection" in reply.body
             assert reply.all("Cache-Control") == ["no-store"]
             assert reply.headers["Retry-After"] == "5"
         assert outside.get("/_waitroom/shop/status").status == 503

@@ -1,6 +1,6 @@
-// The words for the states of rooms and webhooks, which the replica names.
+// The words for the states of rooms, targets and webhooks, which the replica names.
 
-import { duration, moment } from './draw.js';
+import { clock, duration, moment } from './draw.js';
 
 // The state of a room: the word, its meaning, and how it looks.
 const ROOM = {
@@ -71,6 +71,24 @@ export function webhookState({ state, failing_since: since }) {
   const [word, look] = WEBHOOK[state];
   const time = since && moment(Date.parse(since)).slice(0, -3);
   return [since ? `${word} since ${time}` : word, look];
+}
+
+const TARGET = {
+  'coming back': ['Coming back', 'paused'],
+  paused: ['Paused', 'paused'],
+  'no worker': ['No worker', 'lost'],
+  failing: ['Failing', 'lost'],
+  trying: ['Trying', 'draining'],
+  held: ['Held', 'paused'],
+  running: ['Running', 'running'],
+};
+
+// Returns the word for the state of a target, with the time of the next call if calls failed, and
+// how it looks. A replica of an older version sends no state.
+export function targetState(state, opensMs) {
+  const [word, look] = TARGET[state] ?? ['Starting', 'paused'];
+  const isTimed = state === 'failing' && opensMs;
+  return [isTimed ? `${word}: next try ${clock(opensMs)}` : word, look];
 }
 
 const STOPPED = { paused: 'Paused', draining: 'Drained', open: 'Suspended' };

@@ -2,7 +2,13 @@
 
 import { sparkline } from './chart.js';
 import { duration, number, put, rate } from './draw.js';
-import { opening, roomState, stoppedBy, webhookState } from './modes.js';
+import {
+  opening,
+  roomState,
+  stoppedBy,
+  targetState,
+  webhookState,
+} from './modes.js';
 import { Rows } from './overview-rows.js';
 import * as alerts from './alerts.js';
 import { register } from './views.js';
@@ -252,17 +258,12 @@ function template(each) {
   return rows;
 }
 
-const TROUBLE = { failing: 'lost', 'no runner': 'lost' };
-
 function target(each) {
-  const word = each.state ?? 'starting';
+  const [word, look] = targetState(each.state, each.opens_at_ms);
   return {
     name: each.name,
     kind: 'target',
-    state: [
-      word[0].toUpperCase() + word.slice(1),
-      word === 'running' ? 'running' : (TROUBLE[word] ?? 'warn'),
-    ],
+    state: [word, /lost|running/.test(look) ? look : 'warn'],
     cells: [
       `${number(each.running)} / ${number(each.concurrency)}`,
       number(each.waiting),

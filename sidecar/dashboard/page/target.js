@@ -3,6 +3,7 @@
 import { ask, request, tell } from './acts.js';
 import { clock, duration, fine, number, put, rate } from './draw.js';
 import { Jobs } from './jobs.js';
+import { targetState } from './modes.js';
 import { Reasons } from './reasons.js';
 import { TargetCharts } from './target-charts.js';
 
@@ -20,59 +21,20 @@ const STATES = [
 const lasting = seconds => (seconds < 60 ? `${seconds} s` : duration(seconds));
 const until = iso => (iso ? ` until ${clock(Date.parse(iso))}` : '');
 
-// Returns the name of the target's state, and its meaning.
-function modeOf({
-  settings,
-  breaker,
-  open_until: opens,
-  is_ready: isReady,
-  held_until: held,
-  has_runner: hasRunner,
-  runner_seen_at: seen,
-}) {
-  if (!isReady)
-    return {
-      kind: 'paused',
-      word: 'Coming back',
-      meaning:
-        'The store was emptied: the queue is put together again. Nothing is called before.',
-    };
-  if (settings.paused)
-    return {
-      kind: 'paused',
-      word: 'Paused',
-      meaning: 'Nothing is called. Jobs wait.',
-    };
-  if (!hasRunner)
-    return {
-      kind: 'lost',
-      word: 'No runner',
-      meaning: `${seen ? `None has asked for jobs since ${clock(Date.parse(seen))}` : 'None has asked for jobs yet'}. Offline jobs wait until one is started: waitroom run-jobs.`,
-    };
-  if (breaker === 'open')
-    return {
-      kind: 'lost',
-      word: `Failing${opens ? `: next try ${clock(Date.parse(opens))}` : ''}`,
-      meaning: `${number(settings.break_after)} or more calls failed in a row. Nothing is called until one call is tried.`,
-    };
-  if (breaker === 'trial')
-    return {
-      kind: 'draining',
-      word: 'Trying',
-      meaning: 'One call at a time, until one succeeds.',
-    };
-  if (held)
-    return {
-      kind: 'paused',
-      word: 'Held',
-      meaning: `The target asks for a rest (Retry-After): nothing is called${until(held)}.`,
-    };
-  return {
-    kind: 'running',
-    word: 'Running',
-    meaning: 'Jobs are called as the target has capacity.',
-  };
-}
+// Says what the target's state means.
+const MEANINGS = {
+  'coming back': () =>
+    'The store was emptied: the queue is put together again. Nothing is called before.',
+  paused: () => 'Nothing is called. Jobs wait.',
+  'no worker': ({ runner_seen_at: seen }) =>
+    `${seen ? `None has asked for jobs since ${clock(Date.parse(seen))}` : 'None has asked for jobs yet'}. Offline jobs wait until one is started: waitroom run-jobs.`,
+  failing: ({ settings }) =>
+    `${number(settings.break_after)} or more calls failed in a row. Nothing is called until one call is tried.`,
+  trying: () => 'One call at a time, until one succeeds.',
+  held: ({ held_until: held }) =>
+    `The target asks for a rest (Retry-After): nothing is called${until(held)}.`,
+  running: () => 'Jobs are called as the target has capacity.',
+};
 
 export class Target {
   // `gone` gets the target's name when the target is no longer configured. `refresh` loads all
@@ -139,10 +101,12 @@ export class Target {
     );
     this.$('[data-of=rate]').parentElement.hidden = !hasRate;
 
-    this.mode = modeOf(state);
-    put(this.$('.mode'), this.mode.word);
-    this.$('.mode').dataset.kind = this.mode.kind;
-    put(this.$('.meaning'), this.mode.meaning);
+    const opens = state.open_until && Date.parse(state.open_until);
+    const [word, look] = targetState(state.state, opens);
+    this.look = look;
+    put(this.$('.mode'), word);
+    this.$('.mode').dataset.kind = look;
+    put(this.$('.meaning'), MEANINGS[state.state]?.(state) ?? '');
     put(this.$('.where'), settings.url ?? 'called by its callers themselves');
 
     const isOfFile = state.source === 'file';

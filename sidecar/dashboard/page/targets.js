@@ -109,7 +109,7 @@ function arrange() {
   for (const [name, card] of cards)
     card.root.hidden = named !== null && name !== named;
   if (named !== null) return cards.get(named)?.root.querySelector('h2');
-  const rank = card => RANKS[card.mode?.kind] ?? 1;
+  const rank = card => RANKS[card.look] ?? 1;
   const all = [...cards.values()].sort((a, b) => rank(a) - rank(b));
   if (
     !list.matches(':hover, :focus-within') &&

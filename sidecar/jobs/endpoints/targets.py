@@ -12,7 +12,7 @@ from sidecar.http.auth.session import has_role
 from sidecar.http.endpoint import OPERATORS, Endpoints, programs
 from sidecar.http.problem_kinds import DATABASE_UNAVAILABLE, ROLE_TOO_LOW
 from sidecar.http.problems import ProblemError
-from sidecar.jobs.estimate import estimate_calls_per_s, estimate_wait_s, has_runner
+from sidecar.jobs.estimate import estimate_calls_per_s, estimate_wait_s, has_runner, name_state
 from sidecar.jobs.model import EndedJobs
 from sidecar.jobs.schemas import (
     UNKNOWN_TARGET,
@@ -149,6 +149,7 @@ async def _make_document(target: Target, counts: Mapping[tuple[str, str], int]) 
             "calls_per_second": estimate_calls_per_s(settings, state),
             "wait_seconds": estimate_wait_s(settings, state, state.waiting + 1),
             "has_runner": has_runner(settings, state),
+            "state": name_state(settings, state),
             "jobs": {key: count for (name, key), count in counts.items() if name == target.name},
         }
     )

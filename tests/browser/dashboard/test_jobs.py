@@ -163,7 +163,7 @@ def test_a_runner_that_is_missing_is_missed(works, desk):
     works.runners[0].freeze()
     try:
         works.redis_cli("hdel", target_key("images", "state"), "runner")
-        expect(mode).to_have_text("No runner")
+        expect(mode).to_have_text("No worker")
         expect(meaning).to_contain_text(
             "None has asked for jobs yet. Offline jobs wait until one is"
         )
