@@ -150,7 +150,7 @@ def _read_request(
 
 def _make_csv_response(rows: Sequence[Reply]) -> web.Response:
     return web.Response(
-        text=lookups.format_csv(row.model_dump(by_alias=True) for row in rows),
+        text=lookups.format_csv(row.model_dump(by_alias=True, exclude={"changes"}) for row in rows),
         content_type="text/csv",
         charset="utf-8",
         headers={"Cache-Control": "no-store"},

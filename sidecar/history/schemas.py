@@ -10,6 +10,7 @@ from sidecar.http.models import At, OffsetPage, PageParameters, PageReply, Reply
 from sidecar.http.problem_kinds import Kind
 from sidecar.kit.moments import Past
 from sidecar.rooms.acts import add_earlier_values, describe_act
+from sidecar.rooms.schemas.changes import SettingChange, read_changes
 from sidecar.rooms.schemas.common import RoomAddress
 from sidecar.rooms.settings import RoomSettings
 
@@ -163,6 +164,9 @@ class Change(Reply):
     """The new values, or the operator's reason."""
     text: str
     """What the operator did, in words."""
+    changes: dict[str, SettingChange] | None = None
+    """The values before and after a change of settings, by setting. null: an earlier page has the
+    values before. Not in CSV."""
 
 
 class RoomChanges(InPeriod, PageReply):
@@ -177,7 +181,10 @@ def create_changes_page(
     settings in the file."""
     acts = add_earlier_values([{**row._asdict(), "what": row.action} for row in changes])
     documents = [
-        Change.model_validate({**act, "text": describe_act(act, configured)}) for act in acts
+        Change.model_validate(
+            {**act, "text": describe_act(act, configured), "changes": read_changes(act)}
+        )
+        for act in acts
     ]
     cursor = f"{changes[-1].ms}-{changes[-1].seq}" if len(changes) == limit else None
     return RoomChanges(**period.describe(room), changes=documents, next=cursor)

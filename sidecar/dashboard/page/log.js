@@ -29,22 +29,18 @@ let shown = PAGE,
   ahead = 0,
   timer;
 
-const values = ([before, after]) =>
-  [before, after].map(text => (text === '' ? null : JSON.parse(text)));
-
-function learn(room, each) {
+// Keeps an entry. `values` reads the values before and after from a change in it.
+function learn(room, each, values) {
   const changes =
     each.changes &&
     Object.fromEntries(
-      Object.entries(each.changes).map(([name, texts]) => [
+      Object.entries(each.changes).map(([name, change]) => [
         name,
-        values(texts),
+        values(change),
       ]),
     );
-  acts.set(
-    JSON.stringify([room, each.at, each.what, each.visitor, each.detail]),
-    { ...each, room, changes },
-  );
+  const key = [room, each.at, each.what, each.visitor, each.detail];
+  acts.set(JSON.stringify(key), { ...each, room, changes });
 }
 
 export function now(all) {
@@ -52,7 +48,8 @@ export function now(all) {
 }
 
 export function collected({ room, log }) {
-  for (const each of log) learn(room, each);
+  const parse = text => (text === '' ? null : JSON.parse(text));
+  for (const each of log) learn(room, each, texts => texts.map(parse));
   if (!ends.has(room)) ends.set(room, log.at(-1)?.at ?? Date.now());
   if (isOpen('log')) show();
 }
@@ -189,7 +186,10 @@ async function readOlder() {
         `/${room}/changes?from=${FOREVER}&to=${encodeURIComponent(to)}&limit=${PAGE}`,
       );
       for (const each of changes)
-        learn(room, { ...each, at: Date.parse(each.at) });
+        learn(room, { ...each, at: Date.parse(each.at) }, ({ from, to }) => [
+          from,
+          to,
+        ]);
       if (changes.length) ends.set(room, Date.parse(changes.at(-1).at));
       return changes.length;
     }),

@@ -1,6 +1,7 @@
 """Request and response models of the endpoints that change a room's settings or show its log."""
 
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
@@ -98,6 +99,18 @@ class SettingChange(Reply):
     """The new value. null: as configured."""
 
 
+def read_changes(act: Mapping[str, Any]) -> dict[str, SettingChange] | None:
+    """Return the settings that an action changed, or None if it changed none, or if it is not known
+    what they were before."""
+    texts = act.get("changes") or {}
+    if not texts or any(before is None for before, _ in texts.values()):
+        return None
+    return {
+        name: SettingChange(before=json.loads(before or "null"), after=json.loads(after or "null"))
+        for name, (before, after) in texts.items()
+    }
+
+
 class Act(Reply):
     at: Milliseconds
     """When the operator acted."""
@@ -123,14 +136,8 @@ class Act(Reply):
     def from_log(cls, act: dict[str, Any], configured: RoomSettings) -> "Act":
         """Return the model of an entry of the log, as rooms/store/lists.py returns it. `configured`
         are the settings of the file."""
-        changes = act.get("changes") and {
-            name: SettingChange(
-                before=json.loads(before or "null"), after=json.loads(after or "null")
-            )
-            for name, (before, after) in act["changes"].items()
-        }
         words = {"text": describe_act(act, configured), "why": find_reason(act)}
-        return cls.model_construct(**{**act, **words, "changes": changes})
+        return cls.model_construct(**{**act, **words, "changes": read_changes(act)})
 
 
 class RoomLog(RoomReply):

@@ -241,8 +241,8 @@ def test_two_operators_do_not_fight(site, operator):
 def test_the_log_of_all_rooms(site, operator):
     """The log can be filtered by room and operator. Older entries come from the history."""
     for number in range(70):
-        site.admin("PATCH", "/rooms/calm", {"total_active_users": 100 + number})
-    first = "total_active_users: 100 → 101"
+        site.admin("PATCH", "/rooms/calm", {"total_active_users": 200 + number})
+    first = "total_active_users: 200 → 201"
     written = functools.partial(site.admin, "GET", "/rooms/calm/changes?limit=100")
     wait_until(lambda: len(written()["changes"]) >= 70, "the history's rows")
     page = operator("Cleo")
@@ -261,6 +261,9 @@ def test_the_log_of_all_rooms(site, operator):
     older = page.get_by_role("button", name="Older")
     older.click()
     expect(log(page)).to_contain_text(first)
+    press(rows.filter(has_text="total_active_users: 203 → 204"), "Put back")
+    expect(page.locator("#acts output")).to_contain_text("Done: put back to 203")
+    assert site.admin("GET", "/rooms/calm")["settings"]["total_active_users"] == 203
     view(page, "log/sale")
     assert page.problems == []
 
