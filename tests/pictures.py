@@ -8,6 +8,7 @@ import argparse
 import json
 import math
 import random
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -39,7 +40,7 @@ class Demo(Servers):
         demo = self._run("demo", [sys.executable, str(ROOT / "demo/run.py"), "--port", str(port)])
         wait_until(lambda: "The shop is open" in demo.output, "the demo", of=demo, timeout_s=120)
         crowd = ["--url", self.url, "--visitors", str(CROWD), "--stay", "5"]
-        self._run("crowd", [sys.executable, str(ROOT / "demo/crowd.py"), *crowd])
+        self.crowd = self._run("crowd", [sys.executable, str(ROOT / "demo/crowd.py"), *crowd])
 
 
 def take_demo() -> None:
@@ -49,6 +50,8 @@ def take_demo() -> None:
             page.goto(f"{demo.url}/seats/3/")
         expect(second.locator("html")).to_have_attribute("data-state", "waiting")
         take(second, "seat")
+        # Those in front of the page's visitor end the visits that an estimate needs.
+        wait_until(lambda: re.search(r"waiting +[45]\d", demo.crowd.output), "the crowd")
         page = open_page(browser, 1000, 760)
         page.goto(demo.url)
         # An estimate needs some visits that have ended.
