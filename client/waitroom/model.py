@@ -143,8 +143,9 @@ class Room(TypedDict):
     revision: int
     counters: dict[str, int]
     settings: dict[str, Any]
-    #: The settings that were changed at run time, and their values.
+    #: The settings that were changed at run time, and their values; then the configured values.
     changed: dict[str, Any]
+    configured: dict[str, Any]
 
 
 Visitor = TypedDict(

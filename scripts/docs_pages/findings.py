@@ -16,6 +16,7 @@ and the numbers are examples."""
 _GROUP = re.compile(r"(?<=\n\n)# (.+)\.\n\n|^\[(\w+)\]$", re.MULTILINE)
 _EXAMPLES = {
     "address": "unix:/run/waitroom/edge-2.sock",
+    "back": "waitroom rooms set shop total_active_users=null",
     "by": "45 s ahead of",
     "client": "192.0.2.7",
     "count": 2,
@@ -48,6 +49,7 @@ _EXAMPLES = {
 _OTHERS = {
     "odd_path": {"path": "//health/tickets"},
     "bare_error_page": {"path": "/assets/waitroom-doctor"},
+    "changed": {"what": "shop: total_active_users: 1, file: 300"},
     "untrusted": {"error": "its certificate is not trusted"},
     "sidecar_fails": {"status": 500},
     "no_sidecar": {"status": 502},

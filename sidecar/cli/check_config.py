@@ -4,12 +4,15 @@ import contextlib
 import os
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
 from sidecar.cli.config import CONFIG, Settings, load_settings
 from sidecar.cli.output import JSON, print_json
+from sidecar.cli.replica_client import ReplicaOptions, Room
+from sidecar.cli.rooms.changed import format_changed, read_rooms
 from sidecar.cli.rooms.events import format_summary
 from sidecar.kit.errors import InputError
 from sidecar.kit.toml_lines import find_lines, locate
@@ -33,11 +36,13 @@ _PLACEHOLDER_SECRETS = {
 def check_config(path: str | None, *, as_json: bool, no_secrets: bool) -> None:
     """Print every problem of a configuration, by line.
 
-    Exit 1 if there is any. Warnings name what is allowed but probably a mistake; they do not change
-    the exit code.
+    Exit 1 if there is any. Warnings name what is allowed but probably a mistake, and what a running
+    replica does not have from the file; they do not change the exit code.
     """
     settings, problems = _try_load(path, no_secrets=no_secrets)
     warnings = settings.warnings if settings else []
+    if settings and not no_secrets:
+        warnings += _find_differences(settings, read_rooms(ReplicaOptions(path)))
     if as_json:
         print_json({"problems": problems, "warnings": warnings})
     else:
@@ -73,6 +78,24 @@ def _try_load(
             for text in error.problems
         ]
         return None, sorted(problems, key=lambda problem: problem["line"] or 0)
+
+
+def _find_differences(settings: Settings, rooms: list[Room]) -> Iterator[str]:
+    """Yield a line for each setting of a running room that differs from the settings file."""
+    from sidecar.rooms.openings import EVENT_SETTINGS  # noqa: PLC0415 - imports pydantic
+
+    for room in rooms:
+        file = settings.rooms.get(room["room"])
+        if file is None:
+            continue
+        values = file.model_dump(mode="json")
+        yield from format_changed({**room, "configured": values})
+        # An open event replaces some settings, which says nothing about the file.
+        unsure = {*room["changed"], *(EVENT_SETTINGS if room["event"] else ())}
+        running = room["settings"]
+        names = [name for name in values.keys() & running.keys() if values[name] != running[name]]
+        if late := sorted(set(names) - unsure):
+            yield f"{room['room']}: the replica has not read the new {', '.join(late)}: reload it"
 
 
 def _format_contents(settings: Settings) -> str:

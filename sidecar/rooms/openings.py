@@ -22,6 +22,8 @@ from sidecar.visitors.model import Phase
 
 #: The maximum number of events of a room. Each call of a Lua script sends all of them to Redis.
 MAX_EVENTS = 20
+#: The settings of a room that an open event can replace.
+EVENT_SETTINGS = {"total_active_users", "new_users_per_minute", "message"}
 
 
 @cache
@@ -91,8 +93,7 @@ class RoomEvent(BaseModel):
     @property
     def overrides(self) -> dict[str, Any]:
         """The room settings that the event replaces while it is open, with its values for them."""
-        names = {"total_active_users", "new_users_per_minute", "message"}
-        return self.model_dump(include=names, exclude_none=True)
+        return self.model_dump(include=EVENT_SETTINGS, exclude_none=True)
 
 
 def find_event_problems(events: Sequence[RoomEvent]) -> list[str]:

@@ -96,6 +96,7 @@ def test_what_is_set_is_in_force(site, operator, visitor):
     press(cap, "Set")
     expect(said(page, "act", "total_active_users")).to_have_text("✓ It is 0 now.")
     expect(figure(page, "act", "cap")).to_have_text("0")
+    expect(room(page, "act").locator(".differs")).to_have_text("cap 0, file: 1")
     expect(room(page, "act").locator(".notices")).to_contain_text("The cap is 0")
     assert site.room("act")["settings"]["total_active_users"] == 0
     press(cap, "Reset to configured value: 1")
@@ -107,12 +108,11 @@ def test_what_is_set_is_in_force(site, operator, visitor):
     rate.get_by_label("Rate").press("Enter")
     expect(said(page, "act", "new_users_per_minute")).to_have_text("✓ It is 30 now.")
     assert site.room("act")["changed"] == {"new_users_per_minute": 30}
-    expect(room(page, "act").locator(".changed")).to_have_text(
-        "new_users_per_minute: 30 (file: none)"
-    )
-    rate.get_by_label("Rate").fill("")
-    press(rate, "Set")
-    expect(said(page, "act", "new_users_per_minute")).to_have_text("✓ It is none now.")
+    changed = room(page, "act").locator(".changed")
+    expect(changed).to_contain_text("new_users_per_minute: 30, file: none")
+    press(changed, "Take back new_users_per_minute")
+    expect(changed).to_have_text("Nothing: all is as in the settings file.")
+    assert site.room("act")["changed"] == {}
 
     message = control(page, "act", "message")
     message.get_by_label("Message").fill("Back in <b>five</b> minutes")

@@ -85,6 +85,12 @@ def check_room(visit: Visit) -> Iterator[Finding]:
         yield get_finding("other_room", room=visit.room_of_gate, option=option)
 
 
+def check_changes(visit: Visit) -> Iterator[Finding]:
+    """Check that no setting of the room was changed at run time, which outlives restarts."""
+    for what, back in visit.changed:
+        yield get_finding("changed", what=what, back=back)
+
+
 def check_gate(visit: Visit) -> Iterator[Finding]:
     """Check that the page is protected by a room."""
     prefetch, first = visit.prefetch, visit.first
@@ -458,6 +464,7 @@ CHECKS: tuple[Callable[[Visit], Iterator[Finding]], ...] = (
     check_sidecar,
     check_replicas,
     check_room,
+    check_changes,
     check_store,
     check_gate,
     check_spellings,

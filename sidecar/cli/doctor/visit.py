@@ -22,6 +22,8 @@ import aiohttp
 from yarl import URL
 
 from sidecar.cli.doctor.site_response import SiteResponse
+from sidecar.cli.replica_client import ReplicaOptions
+from sidecar.cli.rooms.changed import find_changed, read_rooms
 from sidecar.kit.egress import open_session
 from sidecar.kit.names import SEPARATOR
 from sidecar.visitors.tokens import COOKIE_PREFIX
@@ -136,6 +138,9 @@ class Visit:
     late_poll: SiteResponse = _NOTHING
     #: The error of each unreachable replica, by address, if nginx is on this machine.
     unreachable_replicas: dict[str, str] = field(default_factory=dict)
+    #: Each setting of the room that was changed at run time, and the command that takes it back, if
+    #: the site and its token are on this machine.
+    changed: list[tuple[str, str]] = field(default_factory=list)
     #: The folder in which nginx on this machine caches the sidecar's verdicts. None if unknown.
     verdict_folder: Path | None = None
 
@@ -237,6 +242,10 @@ async def visit_site(
         visit.addresses, visit.own_address = await _resolve_host(visit.host, visit.page.port or 80)
         try:
             await _send_visits(client, visit)
+            if settings or visit.is_loopback:
+                rooms = await asyncio.to_thread(read_rooms, ReplicaOptions())
+                named = (room for room in rooms if room["room"] == visit.room)
+                visit.changed = [change for room in named for change in find_changed(room)]
             visit.late_prefetch = await client.get(visit.page, _BROWSER, _PREFETCH)
             visit.late_poll = await client.get(visit.status_url.with_query(client="1"), _JSON)
         finally:

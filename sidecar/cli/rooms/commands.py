@@ -16,6 +16,7 @@ from sidecar.cli.replica_client import (
     Visitor,
     build_api_path,
 )
+from sidecar.cli.rooms.changed import format_cap, format_changed
 from sidecar.cli.rooms.events import format_document
 from sidecar.cli.rooms.export_file import export_room, import_room
 from sidecar.cli.rooms.watch import STATE_STYLES, format_rows, format_state, watch
@@ -35,14 +36,19 @@ for command in (export_room, import_room, watch):
 
 
 def _print_rooms(document: dict[str, Any]) -> None:
-    rows = itertools.chain.from_iterable(map(format_rows, document["rooms"]))
+    rows = []
+    for room in document["rooms"]:
+        [*figures, _cap, wait], *lines = format_rows(room)
+        rows += [(*figures, format_cap(room), wait), *lines]
     headings = "room", "state", "waiting", "inside", "cap", "wait"
     print_table(headings, rows, styles=STATE_STYLES)
+    for line in itertools.chain.from_iterable(map(format_changed, document["rooms"])):
+        click.echo(line, err=True)  # a pipe gets the table alone
 
 
 @rooms.reply_command(_print_rooms, name="list")
 def list_rooms(client: Client) -> Any:
-    """List rooms and their sub-queues."""
+    """List rooms and their sub-queues, and the settings that were changed at run time."""
     return client.request("GET", _ROOMS)
 
 

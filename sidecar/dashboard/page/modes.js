@@ -1,6 +1,6 @@
 // The words for the states of rooms, targets and webhooks, which the replica names.
 
-import { clock, duration, moment } from './draw.js';
+import { clock, duration, moment, number } from './draw.js';
 
 // The state of a room: the word, its meaning, and how it looks.
 const ROOM = {
@@ -91,6 +91,21 @@ export function targetState(state, opensMs) {
   return [isTimed ? `${word}: next try ${clock(opensMs)}` : word, look];
 }
 
+// Says which settings of a room were changed at run time: the cap with the file's value, and how many
+// others. Those by which the room was stopped are said by stoppedBy(). '' if there are none.
+export function changedAtRunTime({ stopped, changed = {}, file }) {
+  const { total_active_users: cap, ...others } = changed;
+  const names = Object.keys(others).filter(
+    name => !(stopped && STOPS.includes(name)),
+  );
+  const parts = [];
+  if (cap != null)
+    parts.push(`cap ${number(cap)}, file: ${number(file.total_active_users)}`);
+  if (names.length) parts.push(`changed at run time: ${names.join(', ')}`);
+  return parts.join('; ');
+}
+
+const STOPS = ['queue_all', 'max_waiting', 'suspended'];
 const STOPPED = { paused: 'Paused', draining: 'Drained', open: 'Suspended' };
 // Says who stopped a room, how long ago, and why; '' if that is not known, or if the room runs.
 export function stoppedBy({ mode, stopped, now_ms: now }) {

@@ -3,6 +3,7 @@
 import { sparkline } from './chart.js';
 import { duration, number, put, rate } from './draw.js';
 import {
+  changedAtRunTime,
   opening,
   roomState,
   stoppedBy,
@@ -191,7 +192,9 @@ function room(state) {
     state: [[word, opening(state)].filter(Boolean).join(', '), look],
     isBusy: state.waiting > 0,
     hour: hours.get(state.room),
-    note: stoppedBy(state),
+    note: [stoppedBy(state), changedAtRunTime(state)]
+      .filter(Boolean)
+      .join(' · '),
     cells: [
       `${number(state.active)} / ${number(settings.total_active_users)}`,
       number(state.waiting),

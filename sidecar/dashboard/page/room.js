@@ -1,10 +1,12 @@
 // One room's card, which is built once from the template and updated by every event.
 
+import { tell } from './acts.js';
 import { Controls, words } from './controls.js';
+import { sure } from './forecast.js';
 import { sayMessage } from './message.js';
 import { clock, date, duration, make, number, put, rate } from './draw.js';
 import { latest } from './log.js';
-import { roomState, stoppedBy } from './modes.js';
+import { changedAtRunTime, roomState, stoppedBy } from './modes.js';
 import { People } from './people.js';
 import { RoomCharts } from './room-charts.js';
 
@@ -70,6 +72,8 @@ export class Room {
     put(this.$('.meaning'), meaning);
     put(this.$('.stopped'), stoppedBy(state));
     this.$('.stopped').hidden = !stoppedBy(state);
+    put(this.$('.differs'), changedAtRunTime(state));
+    this.$('.differs').hidden = !changedAtRunTime(state);
     put(
       this.$('.health'),
       state.away
@@ -181,17 +185,36 @@ export class Room {
   }
 
   changed({ changed = {}, file }) {
-    const lines = Object.entries(changed).map(([name, value]) =>
-      name === 'message'
-        ? `${name}: ${sayMessage(value)} (file: ${sayMessage(file[name])})`
-        : `${name}: ${words(value)} (file: ${words(file[name])})`,
-    );
     const list = this.$('.changed');
-    if (!lines.length) lines.push('Nothing: all is as in the settings file.');
-    if (
-      [...list.children].map(item => item.textContent).join() === lines.join()
-    )
-      return;
-    list.replaceChildren(...lines.map(text => make('li', '', text)));
+    const key = JSON.stringify([changed, file]);
+    if (list.dataset.key === key) return;
+    list.dataset.key = key;
+    const items = Object.entries(changed).map(([name, value]) => {
+      const say = name === 'message' ? sayMessage : words;
+      const text = `${name}: ${say(value)}, file: ${say(file[name])} `;
+      const item = make('li', '', text),
+        back = make('button', '', 'Take back');
+      back.type = 'button';
+      back.dataset.needs = 'operator';
+      back.setAttribute('aria-label', `Take back ${name}`);
+      back.addEventListener('click', () =>
+        tell(this.$('.changed + output'), () => this.takeBack(name)),
+      );
+      item.append(back);
+      return item;
+    });
+    if (!items.length)
+      items.push(make('li', '', 'Nothing: all is as in the settings file.'));
+    const hasFocus = list.contains(document.activeElement);
+    list.replaceChildren(...items);
+    if (hasFocus) list.focus();
+  }
+
+  // Resets a setting to the value of the settings file.
+  async takeBack(name) {
+    const changes = { [name]: null };
+    if (!(await sure(this.state, changes))) return null;
+    const said = `${name} is as in the settings file again.`;
+    return this.controls.set(changes, () => said);
   }
 }

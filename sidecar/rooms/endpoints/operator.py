@@ -139,6 +139,7 @@ def make_room_state(room: WaitingRoom, snapshot: Snapshot) -> RoomState:
         "recovers_until": iso(snapshot.recovers_until_ms) if snapshot.recovery_stage == 2 else None,
         "settings": room.settings,
         "changed": snapshot.overrides,
+        "configured": room.file_settings.model_dump(mode="json", include=set(snapshot.overrides)),
         "counters": {
             name: int(value)
             for name, value in snapshot.counters.items()

@@ -123,6 +123,8 @@ class RoomState(RoomReply):
     in ms since 1970."""
     changed: dict[str, Any]
     """Only the settings that were changed at run time."""
+    configured: dict[str, Any]
+    """The configured values of the settings in `changed`, as this replica read them."""
     counters: dict[str, int]
     """Totals since Redis was last empty: `joined`, `called`, `admitted` and others."""
 

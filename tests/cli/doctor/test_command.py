@@ -9,7 +9,7 @@ from sidecar.cli import main
 from sidecar.cli.doctor.findings import Finding, Level, format_findings
 from sidecar.cli.output import add_colour
 from tests.support.processes import free_port
-from tests.support.site import PLAIN_LOCATION, Site
+from tests.support.site import ADMIN_TOKEN, PLAIN_LOCATION, Site
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +34,25 @@ def test_the_command_prints_a_line_a_finding_and_says_by_its_status(site):
     document = json.loads(as_json.output)
     assert document["problems"] == 1
     assert {"level", "what", "fix"} == set(document["findings"][0])
+
+
+def test_a_setting_that_was_changed_at_run_time_is_marked(site, monkeypatch):
+    """With both values, and how to take it back; of the page's room alone, and with a token."""
+    ports = ["--ops-port", str(free_port()), "--edge-port", str(free_port())]
+
+    def examine():
+        return CliRunner().invoke(main, ["doctor", f"{site.url}/page", *ports])
+
+    site.admin("PATCH", "/rooms/shop", {"total_active_users": 2000})
+    assert "run time" not in examine().output
+    monkeypatch.setenv("WAITROOM_URL", site.ops[0])
+    monkeypatch.setenv("WAITROOM_TOKEN", ADMIN_TOKEN)
+    done = examine()
+    assert "warning  changed at run time: shop: total_active_users: 2000, file: 1000" in done.output
+    assert "`waitroom rooms set shop total_active_users=null`" in done.output
+    assert done.exit_code == 0
+    site.admin("PATCH", "/rooms/shop", {"total_active_users": None})
+    assert "run time" not in examine().output
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,56 @@
+"""Formats the settings that were changed at run time, beside the values of the settings file."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from sidecar.cli.replica_client import ReplicaOptions, Room
+
+#: The longest value that is shown whole, in characters.
+_MAX_CHARACTERS = 60
+#: How long a command that works without a replica waits for its answer, in seconds.
+_TIMEOUT_S = 2.0
+
+
+def find_changed(room: Room) -> Iterator[tuple[str, str]]:
+    """Yield, for each changed setting of a room, its value beside the file's, and the command that
+    takes the change back."""
+    name = room["room"]
+    for setting, value in room["changed"].items():
+        values = _format_value(value) + _format_configured(room, setting)
+        yield f"{name}: {setting}: {values}", f"waitroom rooms set {name} {setting}=null"
+
+
+def format_changed(room: Room) -> Iterator[str]:
+    """Yield a line for each changed setting of a room."""
+    for what, back in find_changed(room):
+        yield f"{what} (changed at run time; take it back: {back})"
+
+
+def format_cap(room: Room) -> str | int:
+    """Return the cap of a room, with the file's value if the cap was changed at run time."""
+    name = "total_active_users"
+    cap: int = room["settings"][name]
+    return f"{cap}{_format_configured(room, name)}" if room["changed"].get(name) == cap else cap
+
+
+def read_rooms(options: ReplicaOptions) -> list[Room]:
+    """Return the rooms of the replica, or [] if it does not answer, or there is no token."""
+    try:
+        with options.client(timeout_s=_TIMEOUT_S) as client:
+            return client.rooms.list()
+    except click.ClickException:
+        return []
+
+
+def _format_configured(room: Room, setting: str) -> str:
+    # A replica of an older version does not send what is configured.
+    configured = room.get("configured", {})
+    return f", file: {_format_value(configured[setting])}" if setting in configured else ""
+
+
+def _format_value(value: Any) -> str:
+    text = "not set" if value is None else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}…"
