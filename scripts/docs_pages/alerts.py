@@ -12,6 +12,9 @@ from typing import Any
 MONITORING = Path(__file__).resolve().parents[2] / "deploy" / "monitoring"
 TABLE: dict[str, Any] = tomllib.loads((MONITORING / "alerts.toml").read_text(encoding="utf-8"))
 ALERTS: list[dict[str, Any]] = [alert for group in TABLE["groups"] for alert in group["alerts"]]
+#: Where the documentation is published, if pyproject.toml says so.
+_PROJECT = tomllib.loads((MONITORING.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+DOCS = _PROJECT["project"]["urls"].get("Documentation", "https://waitroom.example/docs/")
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 _DURATIONS = {"duration": "humanizeDuration", "value": "humanize"}
 
@@ -44,8 +47,9 @@ _RULES_HEAD = """\
 # alert for all with {room!="NAME"}.
 #
 # severity: critical, visitors suffer now; warning, look today; info, it may be meant so.
-# description: what it means; below, what to do. runbook: a section of this project's docs/.
-# docs/alerts.md has the same texts.
+# description: what it means; below, what to do. docs/alerts.md has the same texts. runbook_url:
+# that page, where the documentation is published (Documentation in pyproject.toml). Replace
+# waitroom.example with the address of yours.
 
 groups:
   - name: waitroom-thresholds
@@ -89,7 +93,7 @@ def _rule(alert: dict[str, Any]) -> str:
         f"- alert: {alert['name']}\n  expr: |\n{_indented(expression(alert), 4)}\n{lasts}"
         f"  labels:\n    severity: {alert['severity']}\n  annotations:\n"
         f"    summary: >-\n{summary}\n    description: >-\n{meaning}\n\n{remedy}\n"
-        f"    runbook: {alert['runbook']}\n"
+        f"    runbook_url: {DOCS.rstrip('/')}/alerts.html#{alert['name'].lower()}\n"
     )
 
 

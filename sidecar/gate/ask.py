@@ -1,5 +1,7 @@
 """Gets the verdict of a room or leased resource about a visitor's request, and counts it."""
 
+import time
+
 from aiohttp import web
 
 from sidecar.gate.contract import GATES, Gate, get_label
@@ -23,7 +25,9 @@ async def get_verdict(
     *,
     may_join: bool = False,
 ) -> Answer:
-    """Return the verdict about a request and count it. `may_join`: a newcomer joins the queue."""
+    """Return the verdict about a request, and count and time the request. `may_join`: a newcomer
+    joins the queue."""
+    started_s = time.perf_counter()
     metrics = request.app[METRICS]
     bearer = visitor_request.get_bearer(room, may_join=may_join)
     if bearer.grant_result:
@@ -35,6 +39,7 @@ async def get_verdict(
         bearer=bearer,
     )
     metrics.requests.count(get_label(room), endpoint, answer.uncounted or answer.state)
+    metrics.requests.observe(endpoint, time.perf_counter() - started_s)
     if answer.failed_open:
         metrics.of(RoomMetrics).fail_open_admissions.labels(room.name).inc()
     pass_ = answer.token

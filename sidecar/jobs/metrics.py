@@ -95,13 +95,14 @@ class JobMetrics(MetricSet):
         "status",
     )
     job_seconds = histogram(
-        "waitroom_job_seconds",
+        "waitroom_job_duration_seconds",
         "Duration of this worker's calls. answered: the job was completed. rejected: the answer "
         "failed the job (fail_on). busy: 429, retried. failed: no answer, or one that is retried. "
         "refused: not called, or the answer was too large.",
         "target",
         "outcome",
         buckets=PACES_S,
+        old_name="waitroom_job_seconds",
     )
     callbacks = counter(
         "waitroom_job_callbacks",

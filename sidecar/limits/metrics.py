@@ -24,10 +24,11 @@ class LimitMetrics(MetricSet):
         "limit",
     )
     limit_wait_seconds = histogram(
-        "waitroom_limit_wait_seconds",
+        "waitroom_limit_wait_duration_seconds",
         "How long paced calls had to wait.",
         "limit",
         buckets=PACES_S,
+        old_name="waitroom_limit_wait_seconds",
     )
 
     def __init__(self, registry: CollectorRegistry) -> None:

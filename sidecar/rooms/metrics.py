@@ -65,12 +65,16 @@ _STORE_COUNTERS: tuple[tuple[str, str, str | None, dict[str, str]], ...] = (
 
 class StoreCounters(Collector):
     """Exports each room's counters, as last read from Redis. After Redis lost its data, they begin
-    at 0 again, which Prometheus treats like a restart."""
+    at 0 again, which Prometheus treats like a restart. If Redis comes back with older data, they
+    do not decrease, because Prometheus would count everything again."""
 
     def __init__(self) -> None:
         self._rooms: dict[str, Mapping[str, float]] = {}
 
     def update(self, room: str, counters: Mapping[str, float]) -> None:
+        last = self._rooms.get(room, {})
+        if counters["born"] == last.get("born"):
+            counters = {name: max(value, last.get(name, 0)) for name, value in counters.items()}
         self._rooms[room] = counters
 
     def collect(self) -> Iterator[CounterMetricFamily]:
@@ -106,12 +110,13 @@ class RoomMetrics(MetricSet):
         "result",
     )
     wait_seconds = histogram(
-        "waitroom_wait_seconds",
+        "waitroom_wait_duration_seconds",
         "From joining to admission, of visitors who waited. Observed by the replica that"
         " let them in. Without visitors who were let in at once, gave up, or came while "
         "Redis was unavailable.",
         "room",
         buckets=_WAIT_BUCKETS_S,
+        old_name="waitroom_wait_seconds",
     )
     swept = counter(
         "waitroom_swept",

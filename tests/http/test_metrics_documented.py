@@ -15,7 +15,7 @@ RULE_TESTS = yaml.safe_load((MONITORING / "prometheus" / "waitroom.rules.test.ym
 DASHBOARD = json.loads((MONITORING / "grafana" / "waitroom.json").read_text())
 #: The labels that Prometheus itself adds.
 ADDED = {"job", "instance"}
-METRIC = r"(?:up|(?:room:)?(?:waitroom|process|python)[_:][a-z0-9_:]+)"
+METRIC = r"(?:up|(?:room:|target:)?(?:waitroom|process|python)[_:][a-z0-9_:]+)"
 USE = re.compile(rf"(?<![\w:])({METRIC})\b(?:{{([^}}]*)}})?")
 
 
@@ -55,7 +55,8 @@ def exported() -> dict[str, set[str]]:
     for group in RULES["groups"]:
         for rule in group["rules"]:
             if "record" in rule:
-                series[rule["record"]] = {"job", "room", "kind", "state"}
+                labels = re.findall(r"by \(([\w, ]+)\)", rule["expr"])
+                series[rule["record"]] = {name for each in labels for name in each.split(", ")}
     return series
 
 
@@ -99,7 +100,7 @@ def test_expressions_use_what_there_is(where):
 def test_the_finder_is_not_blind():
     """It sees the metrics in expressions, and what is wrong with them."""
     used = {name for text in EXPRESSIONS.values() for name, _ in USE.findall(text)}
-    assert {"up", "waitroom_waiting", "waitroom_wait_seconds_bucket"} <= used
+    assert {"up", "waitroom_waiting", "waitroom_wait_duration_seconds_bucket"} <= used
     assert misuses('rate(waitroom_waitin{room="a"}[5m])') == ["waitroom_waitin"]
     assert misuses('waitroom_waiting{kind="a"}') == ["waitroom_waiting: kind"]
 

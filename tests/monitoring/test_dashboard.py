@@ -18,13 +18,22 @@ DASHBOARD = json.loads(TEXT)
 PANELS = DASHBOARD["panels"]
 SHOWN = [panel for panel in PANELS if panel["type"] != "row"]
 WIDTH = 24
+#: A metric in a query, with its matchers.
+METRIC = r"(?<![\w:])(?:(?:room:)?waitroom_[\w:]+|process_\w+|up)\b(\{[^}]*\})?"
 
 
 def test_it_can_be_imported():
-    """It has a title, an address of its own and a schema, and no id, which an import gives."""
+    """It has a title, an address of its own and a schema, and no id, which an import gives. The
+    import asks for each input, and the data source that is chosen there is the variable's."""
     assert (DASHBOARD["title"], DASHBOARD["uid"], DASHBOARD["id"]) == ("Waitroom", "waitroom", None)
     assert isinstance(DASHBOARD["schemaVersion"], int)
-    assert "__inputs" not in DASHBOARD  # the data source is a variable
+    assert [(each["name"], each["type"], each["pluginId"]) for each in DASHBOARD["__inputs"]] == [
+        ("DS_PROMETHEUS", "datasource", "prometheus")
+    ]
+    imported = json.loads(TEXT.replace("${DS_PROMETHEUS}", "uid-of-mine"))
+    assert imported["templating"]["list"][0]["current"]["value"] == "uid-of-mine"
+    required = {each["id"] for each in DASHBOARD["__requires"]}
+    assert required == {"grafana", "prometheus", *(panel["type"] for panel in SHOWN)}
 
 
 def test_panels_are_told_apart():
@@ -52,7 +61,7 @@ def test_variables_are_declared_and_used():
     """Data source, site and room; nothing else is referred to but Grafana's own."""
     names = {variable["name"] for variable in DASHBOARD["templating"]["list"]}
     used = {a or b for a, b in re.findall(r"\$(?:\{(\w+)\}|(\w+))", TEXT)}
-    assert names == {"datasource", "job", "room"} == used - {"__rate_interval"}
+    assert names == {"datasource", "job", "room"} == used - {"__rate_interval", "DS_PROMETHEUS"}
 
 
 @pytest.mark.parametrize("panel", SHOWN, ids=lambda panel: panel["title"])
@@ -65,7 +74,7 @@ def test_a_panel_is_explained_and_has_its_unit(panel):
     for asked in (panel, *panel["targets"]):
         assert asked["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
     for target in panel["targets"]:
-        chosen = re.findall(r"\b(?:waitroom_\w+|process_\w+|up)\b(\{[^}]*\})?", target["expr"])
+        chosen = re.findall(METRIC, target["expr"])
         assert chosen
         assert all('job="$job"' in each for each in chosen)
 

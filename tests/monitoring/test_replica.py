@@ -107,9 +107,44 @@ async def test_the_stores_counters_are_counters(site):
     assert value(site, "waitroom_resets_total") == 1
 
 
+async def test_counters_do_not_fall_when_redis_has_older_data(site):
+    """Prometheus would count all of them again. After Redis was emptied, it has to."""
+    counters = site.room.snapshot.counters
+    stays = site.metrics.of(RoomMetrics).stays
+    for born, joined, exported in ((1, 1000, 1000), (1, 990, 1000), (1, 1001, 1001), (2, 3, 3)):
+        stays.update(site.room.name, {**counters, "born": born, "joined": joined})
+        assert value(site, "waitroom_stays_total", kind="joined") == exported
+
+
+async def test_requests_are_timed_by_endpoint(site):
+    """In cumulative buckets, as many as are counted."""
+    sample = site.metrics.registry.get_sample_value
+    name = "waitroom_request_duration_seconds"
+    before = sample(f"{name}_count", {"door": "status"})
+    await site.status(site.waits)
+    assert sample(f"{name}_count", {"door": "status"}) == before + 1
+    assert sample(f"{name}_bucket", {"door": "status", "le": "+Inf"}) == before + 1
+    assert 0 < sample(f"{name}_sum", {"door": "status"}) < 5
+    site.metrics.requests.observe("example", 0.0025)
+    site.metrics.requests.observe("example", 60)
+    limits = ("0.001", "0.0025", "2.5", "+Inf")
+    buckets = [sample(f"{name}_bucket", {"door": "example", "le": limit}) for limit in limits]
+    assert buckets == [0, 1, 1, 2]
+
+
+async def test_a_renamed_histogram_keeps_its_old_name(site):
+    """With the same values, and a text that names the new one."""
+    site.metrics.observe_batch(site.room.name, "beat", 3, 0.001)
+    families = await said(site)
+    old, new = families["waitroom_batch_seconds"], families["waitroom_batch_duration_seconds"]
+    assert "use waitroom_batch_duration_seconds" in old.documentation
+    assert [(s.labels, s.value) for s in old.samples] == [(s.labels, s.value) for s in new.samples]
+    assert len(old.samples) > 10
+
+
 async def test_a_wait_is_observed_once_and_of_those_who_waited(site):
     """Not of who found a free slot, and not again at a renewal or in a second tab."""
-    assert value(site, "waitroom_wait_seconds_count") == 0
+    assert value(site, "waitroom_wait_duration_seconds_count") == 0
     await site.room.store.leave(site.room.tokens.read(site.inside.partition("=")[2]).visitor)
     site.turn.forward(5)
     admitted = await site.status(site.waits)
@@ -119,8 +154,8 @@ async def test_a_wait_is_observed_once_and_of_those_who_waited(site):
     site.turn.forward(300)
     renewed = await site.check(cookie_of(admitted))
     assert (renewed.status, "Set-Cookie" in renewed.headers) == (204, True)
-    assert value(site, "waitroom_wait_seconds_count") == 1
-    assert value(site, "waitroom_wait_seconds_sum") == 65
+    assert value(site, "waitroom_wait_duration_seconds_count") == 1
+    assert value(site, "waitroom_wait_duration_seconds_sum") == 65
 
 
 async def test_settings_are_gauges(site):
