@@ -1,10 +1,12 @@
 """Every page of the documentation: its tables are tables, its links lead somewhere."""
 
+import re
 import shutil
 
 import pytest
 
 from scripts.docs_pages import BUILT
+from sidecar.kit.extras import SOURCE
 from tests.support.markdown import find_problems
 from tests.support.site import ROOT
 
@@ -68,3 +70,18 @@ def test_what_is_right_is_not_found(tmp_path):
     (tmp_path / "other.md").write_text("# Other\n")
     (tmp_path / "page.md").write_text(text)
     assert find_problems(tmp_path / "page.md") == []
+
+
+#: A command that installs, not one of the pinned versions that only a clone has, and in it what a
+#: package of ours comes from.
+INSTALL = re.compile(r"\bpipx? install (?!.*--constraint)([^`&;#\n]*)")
+OURS = re.compile(r"(?<![^\s'\"])([./][\w./]+|\.|waitroom(?:-client)?)(?![\w-])")
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "client" / "README.md"], ids=str)
+def test_a_page_installs_from_where_waitroom_is(page):
+    """From a clone, until a release switches SOURCE: somebody else may take our name before."""
+    allowed = {".", "./client"} if SOURCE == "." else {"waitroom", "waitroom-client"}
+    commands = INSTALL.findall(page.read_text())
+    if page.name != "CHANGELOG.md":
+        assert {source for words in commands for source in OURS.findall(words)} <= allowed

@@ -2,10 +2,13 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 
 import pytest
+
+from tests.install.compose import ROOT
 
 #: What the extras bring.
 EXTRAS = ("sqlalchemy", "aiosqlite", "alembic", "asyncmy", "asyncpg", "fakeredis", "lupa")
@@ -79,7 +82,10 @@ def test_what_is_needed_is_named(run, words, settings, setting, extra):
     """The setting, and the extra that it needs; no traceback."""
     code, output = run(words, PORTS + settings)
     assert code == 1
-    assert re.search(
-        rf'{setting}: \w+ is not installed; install it: pip install "waitroom\[{extra}\]"', output
-    )
+    named = re.search(rf"{setting}: \w+ is not installed; install it: (.*)", output)
+    assert named
+    # I expect the command to install from the clone that this installation came from.
+    python, *pip, source = shlex.split(named[1])
+    assert (python, pip) == (sys.executable, ["-m", "pip", "install", "-e"])
+    assert source == f"{ROOT}[{extra}]"
     assert "Traceback" not in output

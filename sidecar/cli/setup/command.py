@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from sidecar import __version__
 from sidecar.cli.output import combine
 from sidecar.cli.setup.files import (
     MANIFEST,
@@ -29,6 +30,7 @@ from sidecar.cli.setup.files import (
     write_shipped,
 )
 from sidecar.cli.setup.platforms import PLATFORMS, Platform, find_platform
+from sidecar.kit.extras import PIPX_INSTALL, find_source
 from sidecar.kit.names import NAME, RESERVED_NAMES
 
 _SITE = re.compile(
@@ -322,7 +324,10 @@ def _format_next_steps(destination: Destination, edit: tuple[str, ...], url: str
             "",
             f"Warning: {program} is in a home folder, which the replicas do not see.",
             "Install it for all users, and write the units again:",
-            "     sudo PIPX_HOME=/opt/pipx PIPX_BIN_DIR=/usr/local/bin pipx install waitroom",
+            f"     {PIPX_INSTALL} {find_source()}",
             "     sudo waitroom update-files",
         ]
-    return [line.replace("{into}", str(root)) for line in lines]
+    places = {"{into}": str(root), "{version}": __version__, "{clone}": find_source()}
+    for name, place in places.items():
+        lines = [line.replace(name, place) for line in lines]
+    return lines

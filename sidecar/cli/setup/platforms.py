@@ -43,7 +43,8 @@ PLATFORMS = {
         "the file of your site in the nginx container's /etc/nginx/conf.d",
         ("waitroom:8400",),
         (
-            "Start the replica, Redis, and your nginx with the new files:",
+            "Build the image. Start the replica, Redis, and your nginx with the new files:",
+            "docker build --tag waitroom:{version} {clone}",
             "docker compose -f compose.yaml -f {into}/compose.waitroom.yaml up --detach --wait",
         ),
         reload="docker compose exec nginx nginx -t && docker compose exec nginx nginx -s reload",

@@ -24,6 +24,7 @@ from sidecar.kit.errors import (
     DatabaseUnavailableError,
     InputError,
 )
+from sidecar.kit.extras import format_install
 
 #: The folder of the package. The migrations of history and jobs are in subfolders.
 PACKAGE = Path(__file__).resolve().parents[2]
@@ -82,7 +83,7 @@ def open_database(
         driver, module, extra = _DRIVERS[parsed.drivername]
         engine = _create_engine(parsed.set(drivername=driver), setting)
     except ModuleNotFoundError:
-        how = f'the driver {module} is missing; install it: pip install "waitroom[{extra}]"'
+        how = f"the driver {module} is missing; install it: {format_install(extra)}"
         raise InputError([f"{setting}: {how}"]) from None
     except (ArgumentError, KeyError, ValueError) as error:
         why = type(error).__name__
