@@ -7,7 +7,7 @@ import os
 import secrets
 import signal
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import structlog
 from aiohttp import web
 
+from sidecar.app.reload import Reloader
 from sidecar.app.routes import Services, create_edge_app, create_ops_app
 from sidecar.dashboard.operators import share_forever, share_once
 from sidecar.gate.event_stream import GateMetrics
@@ -93,16 +94,28 @@ DRAIN_S = 5.0
 log = structlog.get_logger()
 
 
-async def serve(settings: Settings) -> None:
-    """Run one replica until SIGTERM or SIGINT. Raises InputError if it cannot listen."""
-    stop = asyncio.Event()
+async def serve(settings: Settings, load: Callable[[], Settings]) -> None:
+    """Run one replica until SIGTERM or SIGINT. At SIGHUP, read the settings again with `load` and
+    take what can be taken. Raises InputError if it cannot listen."""
+    stop, reload_is_due = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    had_terminal = _has_terminal()
+
+    def hang_up() -> None:
+        # A terminal that is closed sends SIGHUP too.
+        (stop if had_terminal and not _has_terminal() else reload_is_due).set()
+
+    loop.add_signal_handler(signal.SIGHUP, hang_up)
     stopping: list[bool] = []
     for warning in settings.warnings:
         log.warning("settings_warning", hint=warning)
-    async with run_replica(settings, stopping), notify_systemd(os.environ) as tell_stopping:
+    async with (
+        run_replica(settings, stopping) as rooms,
+        notify_systemd(os.environ) as tell,
+        contextlib.AsyncExitStack() as stack,
+    ):
         log.info(
             "serving",
             edge=settings.edge_listen,
@@ -116,12 +129,24 @@ async def serve(settings: Settings) -> None:
         # Exclude the objects created so far from garbage collection, which would pause for 20 ms.
         gc.collect()
         gc.freeze()
+        reloader = Reloader(settings, rooms, load, tell)
+        task = asyncio.create_task(run_worker("reloader", partial(reloader.run, reload_is_due)))
+        stack.push_async_callback(stop_workers, task)
         await stop.wait()
         # First report on /readyz that the replica is not ready, so that load balancers avoid it.
         stopping.append(True)
-        tell_stopping()
+        tell("STOPPING=1")
         log.info("stopping")
         await asyncio.sleep(settings.shutdown_delay)
+
+
+def _has_terminal() -> bool:
+    """Return True if this process has a terminal that is open."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 @contextlib.asynccontextmanager
@@ -285,13 +310,14 @@ def make_rooms(settings: Settings, redis: Store, metrics: Metrics) -> WaitingRoo
     def make_room(name: str, room: RoomSettings) -> WaitingRoom:
         # Each room has a clock, because the rooms of a Redis Cluster are on several servers.
         clock = StoreClock()
+        tells_called = any(hook.is_about(name) for hook in call_hooks)
+        for_scripts = partial(
+            RoomSettings.for_scripts, events_kept=events_kept, tells_called=tells_called
+        )
         store = RoomStore(
             redis,
             name,
-            settings=room.for_scripts(
-                events_kept=events_kept,
-                tells_called=any(hook.is_about(name) for hook in call_hooks),
-            ),
+            settings=for_scripts(room),
             clock=clock,
             observer=metrics.observer,
             timeout_s=settings.store_timeout,
@@ -309,6 +335,7 @@ def make_rooms(settings: Settings, redis: Store, metrics: Metrics) -> WaitingRoo
                 settings.secret_keys,
                 DrawsStore(redis, name, timeout_s=settings.store_timeout),
             ),
+            for_scripts=for_scripts,
         )
 
     return WaitingRooms(make_room(name, room) for name, room in settings.rooms.items())

@@ -84,6 +84,8 @@ def _find_differences(settings: Settings, rooms: list[Room]) -> Iterator[str]:
     """Yield a line for each setting of a running room that differs from the settings file."""
     from sidecar.rooms.openings import EVENT_SETTINGS  # noqa: PLC0415 - imports pydantic
 
+    if rooms and (new := settings.rooms.keys() - {room["room"] for room in rooms}):
+        yield f"the replica does not have the new room(s) {', '.join(sorted(new))}: restart it"
     for room in rooms:
         file = settings.rooms.get(room["room"])
         if file is None:

@@ -1,6 +1,7 @@
 """The commands `waitroom serve` and `run-jobs`, which run a replica or a worker of jobs."""
 
 import re
+from functools import partial
 
 import click
 
@@ -19,7 +20,7 @@ def serve(path: str | None) -> None:
 
     settings = load_settings(path)
     start_logging(settings.log_level, settings.log_format)
-    uvloop.run(run(settings))
+    uvloop.run(run(settings, partial(load_settings, path)))
 
 
 def _check_listen(_context: click.Context, _parameter: click.Parameter, value: str) -> str:

@@ -18,7 +18,7 @@ class CallBatcher(Generic[BatchItem, BatchReply]):
         self, run: Callable[[Sequence[BatchItem]], Awaitable[Sequence[BatchReply]]], *, limit: int
     ) -> None:
         self._run = run
-        self._limit = limit
+        self.limit = limit
         self._waiting: list[tuple[BatchItem, asyncio.Future[BatchReply]]] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -34,8 +34,8 @@ class CallBatcher(Generic[BatchItem, BatchReply]):
         batch: list[tuple[BatchItem, asyncio.Future[BatchReply]]] = []
         try:
             while self._waiting:
-                batch = self._waiting[: self._limit]
-                del self._waiting[: self._limit]
+                batch = self._waiting[: self.limit]
+                del self._waiting[: self.limit]
                 await self._send(batch)
         finally:
             self._task = None

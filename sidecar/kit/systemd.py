@@ -8,6 +8,7 @@ import contextlib
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 
 import structlog
 
@@ -17,15 +18,15 @@ log = structlog.get_logger()
 
 
 @contextlib.asynccontextmanager
-async def notify_systemd(environ: Mapping[str, str]) -> AsyncIterator[Callable[[], None]]:
+async def notify_systemd(environ: Mapping[str, str]) -> AsyncIterator[Callable[[str], None]]:
     """Send READY=1, and until the block ends WATCHDOG=1, twice in each watchdog interval. Yield a
-    function that sends STOPPING=1."""
+    function that sends a line, such as STOPPING=1."""
     address = environ.get("NOTIFY_SOCKET", "")
     _send(address, "READY=1")
     interval_s = watchdog_s(environ) / 2
     task = asyncio.create_task(_feed_forever(address, interval_s)) if interval_s else None
     try:
-        yield lambda: _send(address, "STOPPING=1")
+        yield partial(_send, address)
     finally:
         if task:
             await stop_workers(task)

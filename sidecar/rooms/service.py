@@ -6,7 +6,9 @@ Most passes are checked by their signature alone. Only joins, heartbeats and ren
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import structlog
 from aiohttp import web
@@ -75,6 +77,8 @@ class WaitingRoom:
     grants: Grants = field(default_factory=lambda: Grants("", []))
     #: The lottery draws of pre-queues. If None, nobody gets a place in a pre-queue.
     draws: LotSource | None = None
+    #: Returns those of the file's settings that the Lua scripts read, for a reload.
+    for_scripts: Callable[[RoomSettings], dict[str, Any]] = RoomSettings.for_scripts
     #: The settings in force: the file's, changes made at run time, and an open event's.
     settings: RoomSettings = field(init=False)
     #: Whether everybody passes without being counted.
@@ -108,6 +112,18 @@ class WaitingRoom:
             or has_partial_rollout(settings)
             or has_exemptions(settings)
         )
+
+    def configure(self, file: RoomSettings) -> None:
+        """Take other settings from the settings file. Changes made at run time stay in force.
+
+        A script that was sent already runs with the old settings. While Redis is unavailable, the
+        free slots that this replica may give stay those of the last snapshot.
+        """
+        self.file_settings = file
+        self.store.set_settings(self.for_scripts(file))
+        overrides = self.snapshot.overrides if self.snapshot else {}
+        settings, _ = merge_settings(file, overrides, self.clock.now_ms())
+        self._apply_settings(settings)
 
     async def check(  # noqa: C901 - each coroutine more would cost time in each poll
         self,

@@ -59,9 +59,12 @@ def test_what_the_replica_has_not_read_is_named(run, tmp_path):
     """A changed file is not in force before a reload, and CI without secrets asks no replica."""
     file = tmp_path / "waitroom.toml"
     file.write_text(file.read_text().replace("= 300", '= 400\nsession_duration = "10m"'))
+    with file.open("a") as out:
+        out.write("[rooms.sale]\ntotal_active_users = 1\n")
     run("rooms", "set", "shop", "total_active_users=1")
     warnings = json.loads(run("check-config", "--json").stdout)["warnings"]
     assert any("total_active_users: 1, file: 400" in each for each in warnings)
+    assert "the replica does not have the new room(s) sale: restart it" in warnings
     assert [each for each in warnings if "has not read" in each] == [
         "shop: the replica has not read the new session_duration: reload it"
     ]

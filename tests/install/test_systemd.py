@@ -89,7 +89,7 @@ def units(tmp_path):
     shutil.copytree(UNITS, folder)
     for file in (folder / "waitroom@.service", folder / RUNNER):
         text = file.read_text()
-        assert text.count(PROGRAM) == 1
+        assert set(re.findall(r"^Exec\w+=\+?(\S+)", text, re.MULTILINE)) <= {PROGRAM, "/bin/kill"}
         file.write_text(text.replace(PROGRAM, str(BIN / "waitroom")))
     shutil.copy(folder / "waitroom@.service", folder / "waitroom@1.service")
     return folder
@@ -276,4 +276,13 @@ def test_what_the_unit_starts_serves(stack):
     edge = folder / "run" / "edge-1.sock"
     wait_until(lambda: edge.is_socket() or not replica.running, "the socket")
     assert replica.running, replica.output
+    check, kill = (text for name, text in unit() if name == "ExecReload")
+    check = check.removeprefix("+").replace("/etc/waitroom", str(folder))
+    check = shlex.split(check.replace(PROGRAM, str(BIN / "waitroom")))
+    plain = {"PATH": os.environ["PATH"]}  # no secret is readable there
+    assert subprocess.run(check, env=plain, capture_output=True, check=False).returncode == 0
+    subprocess.run(shlex.split(kill.replace("$MAINPID", str(replica.pid))), check=True)
+    wait_until(lambda: '"event": "reloaded"' in replica.output, "the reload", of=replica)
+    (folder / "waitroom.toml").write_text("[rooms.shop]\ntotal_active_users = -1\n")
+    assert subprocess.run(check, env=plain, capture_output=True, check=False).returncode == 1
     wait_until(lambda: stat.S_IMODE(edge.stat().st_mode) == 0o660, "a socket for the group")

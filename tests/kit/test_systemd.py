@@ -60,9 +60,9 @@ def manager(request, folder):
 async def test_it_says_ready_alive_and_stopping(manager):
     """In this order, at a path and at an abstract name, and signs of life go on."""
     environ = {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "20000"}
-    async with notify_systemd(environ) as stopping:
+    async with notify_systemd(environ) as tell:
         heard = [await asyncio.to_thread(manager.hear) for _ in range(4)]
-        stopping()
+        tell("STOPPING=1")
         heard += await asyncio.to_thread(manager.hear_until, "STOPPING=1")
         # A replica that takes its time to stop is alive.
         heard.append(await asyncio.to_thread(manager.hear))
@@ -73,9 +73,9 @@ async def test_it_says_ready_alive_and_stopping(manager):
 
 async def test_without_a_watchdog_it_says_no_more_than_ready(manager):
     """READY=1, and no sign of life that nobody waits for."""
-    async with notify_systemd({"NOTIFY_SOCKET": manager.address}) as stopping:
+    async with notify_systemd({"NOTIFY_SOCKET": manager.address}) as tell:
         await asyncio.sleep(0)
-        stopping()
+        tell("STOPPING=1")
     assert [manager.hear(), manager.hear()] == ["READY=1", "STOPPING=1"]
     assert not manager.has_news
 
@@ -83,17 +83,17 @@ async def test_without_a_watchdog_it_says_no_more_than_ready(manager):
 async def test_without_a_socket_nothing_happens(monkeypatch):
     """Elsewhere than under systemd no socket is made at all."""
     monkeypatch.setattr(socket, "socket", lambda *_: pytest.fail("a socket was made"))
-    async with notify_systemd({"WATCHDOG_USEC": "2000"}) as stopping:
+    async with notify_systemd({"WATCHDOG_USEC": "2000"}) as tell:
         await asyncio.sleep(0)
-        stopping()
+        tell("STOPPING=1")
 
 
 async def test_a_manager_that_is_gone_stops_nobody(folder):
     """A socket that is not there, or none that this speaks, is logged and survived."""
     for address in (str(folder / "gone"), "vsock:2:1234", "@" + "x" * 200):
-        async with notify_systemd({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "2000"}) as stopping:
+        async with notify_systemd({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "2000"}) as tell:
             await asyncio.sleep(0)
-            stopping()
+            tell("STOPPING=1")
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,6 @@ class RoomStore(PlainCommands):
             now=now_ms,
             on_time=clock.observe,
         )
-        self._settings = json.dumps(settings)
         self._replica = replica
         self._existed_since_ms: int | None = None
         self._unreported_since_ms: int | None = None
@@ -132,12 +131,19 @@ class RoomStore(PlainCommands):
         self.transfer = Transfer(redis, room, self._run, timeout_s=timeout_s)
         self._keys = keys.room_keys(room)
         self._script_keys = {script: self._keys[:number] for script, number in _KEY_COUNTS.items()}
-        is_plain = not settings.keys() & {"classes", "lines"}
-        limit = BATCH_LIMIT if is_plain else LINES_BATCH_LIMIT
-        self._enter, self._beat, self._renew, self._leave = (
-            CallBatcher(partial(self._run_batch, script), limit=limit)
+        self._batchers = [
+            CallBatcher(partial(self._run_batch, script), limit=BATCH_LIMIT)
             for script in ("enter", "beat", "renew", "leave")
-        )
+        ]
+        self._enter, self._beat, self._renew, self._leave = self._batchers
+        self.set_settings(settings)
+
+    def set_settings(self, settings: Mapping[str, Any]) -> None:
+        """Set the configured settings for all later scripts, as __init__ documents."""
+        self._settings = json.dumps(settings)
+        is_plain = not settings.keys() & {"classes", "lines"}
+        for batcher in self._batchers:
+            batcher.limit = BATCH_LIMIT if is_plain else LINES_BATCH_LIMIT
 
     @property
     def is_away(self) -> bool:
