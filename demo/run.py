@@ -1,6 +1,7 @@
 """Run the demo in the foreground: Redis, two replicas, a job worker, a shop and nginx.
 
-Its files are in a temporary folder, which is deleted at the end, except .run/waitroom.toml.
+Its files are in a temporary folder, which is deleted at the end, except .run/waitroom.toml and
+.run/history.db, which the next run replaces.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from honcho import manager as honcho
 
 ROOT = Path(__file__).resolve().parent.parent
 DEMO = ROOT / "demo"
+RUN = ROOT / ".run"
 PORT = 8080
 OPS_PORTS = (8401, 8402)
 #: The service_token in waitroom.toml.
@@ -39,6 +41,7 @@ def main() -> None:
         folder.chmod(0o755)
         ops = [take_port(preferred, f"replica {i}") for i, preferred in enumerate(OPS_PORTS, 1)]
         studio = take_port()
+        make_run_folder()
         configs = [write_replica(folder, number, port, studio) for number, port in enumerate(ops)]
         write_nginx(folder, port, studio)
         write_key(folder, configs[0])
@@ -75,13 +78,20 @@ def build_commands(folder: Path, configs: list[Path], ops: list[int]) -> dict[st
     return commands
 
 
+def make_run_folder() -> None:
+    """Make .run without the history of the demo before."""
+    RUN.mkdir(exist_ok=True)
+    for file in RUN.glob("history.db*"):
+        file.unlink()
+
+
 def write_replica(folder: Path, number: int, ops_port: int, studio_port: int) -> Path:
     config = folder / f"replica-{number}.toml"
     lines = [
         f'store = "unix://{folder}/redis.sock"',
         f'edge_listen = "unix:{folder}/edge-{number}.sock"',
         f'ops_listen = "127.0.0.1:{ops_port}"',
-        f'history = "sqlite:///{folder}/history.db"',
+        f'history = "sqlite:///{RUN}/history.db"',
         f'jobs = "sqlite:///{folder}/jobs.db"',
     ]
     text = (DEMO / "waitroom.toml").read_text().replace("@studio@", str(studio_port))
@@ -121,9 +131,7 @@ def write_key(folder: Path, config: Path) -> None:
 
 def write_run_config(config: Path) -> None:
     """Write .run/waitroom.toml, so that `waitroom rooms` finds the demo."""
-    run = ROOT / ".run"
-    run.mkdir(exist_ok=True)
-    (run / "waitroom.toml").write_text(config.read_text())
+    (RUN / "waitroom.toml").write_text(config.read_text())
 
 
 def print_greeting(port: int, ops_port: int) -> None:

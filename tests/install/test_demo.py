@@ -82,6 +82,11 @@ def test_the_story_in_the_demo(tmp_path):
         wait_until(lambda: fetch(pictures)[1].count("</svg>") == 5, "five pictures")
         demo.stop(30)
     print(demo.output[-5000:])
+    (afterwards,) = re.findall(r"Afterwards: +(.*)", demo.output)
+    report = subprocess.run(
+        ["sh", "-c", afterwards], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True
+    )
+    assert re.search(r"^entered +[1-9]", report.stdout, re.MULTILINE | re.IGNORECASE), report.stdout
     assert "replica.2 stopped (rc=0)" in demo.output
     assert "runner stopped (rc=0)" in demo.output
     assert "Traceback" not in demo.output

@@ -1,6 +1,7 @@
 """The command `waitroom doctor`."""
 
 import json
+import os
 import shutil
 import sys
 from dataclasses import asdict
@@ -8,19 +9,24 @@ from typing import Any
 
 import click
 
+from sidecar.cli.config import CONFIG
 from sidecar.cli.output import JSON, add_colour
 
 
 @click.command()
-@click.argument("url")
+@CONFIG
+@click.argument("url", required=False)
 @click.option("--room", metavar="NAME", help="The room's name, if the page does not show it.")
 @click.option("--ops-port", default=8401, show_default=True, help="Must be closed to the world.")
 @click.option("--edge-port", default=8400, show_default=True, help="Must be closed to the world.")
 @click.option("--insecure", is_flag=True, help="Take any https certificate.")
 @click.option("--timeout", "timeout_s", default=10.0, show_default=True, help="Seconds to wait.")
 @JSON
-def doctor(url: str, *, insecure: bool, as_json: bool, **options: Any) -> None:
-    """Visit a page from outside, and print what is wrong.
+def doctor(
+    url: str | None, *, path: str | None, insecure: bool, as_json: bool, **options: Any
+) -> None:
+    """Visit a page from outside, and print what is wrong. Without URL: the site that the settings
+    name, a room's public_url.
 
     Exit 0 if there is no problem. Takes up to two places in the room, and releases them.
     """
@@ -30,6 +36,7 @@ def doctor(url: str, *, insecure: bool, as_json: bool, **options: Any) -> None:
     from sidecar.cli.doctor.checks import diagnose  # noqa: PLC0415
     from sidecar.cli.doctor.visit import Options  # noqa: PLC0415
 
+    url = url or _read_public_url(path, options["room"])
     try:
         results = asyncio.run(diagnose(url, Options(verify=not insecure, **options)))
     except ValueError as error:
@@ -45,3 +52,16 @@ def doctor(url: str, *, insecure: bool, as_json: bool, **options: Any) -> None:
         columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
         click.echo(findings.format_findings(results, columns=columns, add_colour=add_colour))
     sys.exit(1 if findings.count_findings(results, findings.Level.PROBLEM) else 0)
+
+
+def _read_public_url(path: str | None, room: str | None) -> str:
+    """Read the address of a site in the settings: of this room or, if `room` is None, of the first
+    one that has an address. Secrets are not needed. Raises UsageError if there is none."""
+    from sidecar.settings.model import Settings  # noqa: PLC0415
+    from sidecar.settings.values import read_values  # noqa: PLC0415
+
+    rooms = read_values(path, dict(os.environ), Settings)[0].get("rooms", {})
+    for name in [room] if room else rooms:
+        if url := rooms.get(name, {}).get("public_url"):
+            return str(url)
+    raise click.UsageError("Missing argument 'URL': the settings have no public_url of a room")

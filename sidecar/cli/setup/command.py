@@ -205,6 +205,7 @@ def init(  # noqa: PLR0913 - one per option
     waiting page, and units for systemd. Files that you have written or edited are kept.
     """
     name = room or _derive_room_name(site["host"])
+    url = f"{site['scheme'] or 'http'}://{site['host']}{site['port'] or ''}"
     root, dry_run, platform = destination.root, destination.dry_run, destination.platform
     if site_file:
         edit = _format_site_edit(site_file, name)
@@ -215,7 +216,7 @@ def init(  # noqa: PLR0913 - one per option
         keys_file, has_settings = root / SECRET_KEYS, (root / TOML).exists()
         keys = keys_file.read_text("utf-8").replace(",", " ").split() if keys_file.exists() else []
         files = create_first_files(
-            FirstRoom(name, users, store), keys, platform, has_settings=has_settings
+            FirstRoom(name, url, users, store), keys, platform, has_settings=has_settings
         )
         if destination.is_docker:
             files.append(create_compose_file(root))
@@ -223,8 +224,7 @@ def init(  # noqa: PLR0913 - one per option
 
     destination.write_and_report(write)
     if not dry_run:
-        url = f"{site['scheme'] or 'http'}://{site['host']}{site['port'] or ''}/"
-        click.echo("\n".join(_format_next_steps(destination, edit, url)))
+        click.echo("\n".join(_format_next_steps(destination, edit, f"{url}/")))
         if not destination.is_docker and (problem := _find_redis_problem(store)):
             click.echo(f"\nWarning: Redis does not answer: {problem}. {_INSTALL_REDIS}", err=True)
 

@@ -53,6 +53,8 @@ class FirstRoom:
     """The user's answers to `waitroom init`: the first room and the address of Redis."""
 
     name: str
+    #: The site's address without a path, such as http://shop.example.
+    url: str
     users: int
     store: str
 
@@ -92,7 +94,7 @@ def create_first_files(
     keys = keys or [secrets.token_hex(32)]
     has_password = bool(urlsplit(room.store).password)
     store = 'store_file = "secrets/store"' if has_password else f"store = {json.dumps(room.store)}"
-    values = {"room": room.name, "users": str(room.users), "store": store}
+    values = {"room": room.name, "url": room.url, "users": str(room.users), "store": store}
     store_files = [File(f"{ETC}/secrets/store", f"{room.store}\n".encode(), PRIVATE_MODE)]
     if platform.has_units:
         store_files += [

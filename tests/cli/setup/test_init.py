@@ -222,7 +222,7 @@ def test_its_own_words_lead_to_a_room():
         root = make_folder(stack)
         store = f"redis://127.0.0.1:{redis.port}/0"
         said = init(
-            root, "--site", "127.0.0.1", "--users", 1, "--system", "plain", "--redis", store
+            root, "--site", f"127.0.0.1:{port}", "--users", 1, "--system", "plain", "--redis", store
         )
         assert "does not answer" not in said
         etc = root / "etc"
@@ -261,5 +261,6 @@ def test_its_own_words_lead_to_a_room():
         wait_until(lambda: status(f"http://127.0.0.1:{ops}/readyz") == 200, "the replica")
         wait_until(lambda: status(f"{url}_waitroom/static/waiting.js") == 200, "nginx")
         assert [status(url), status(url)] == [200, 503]
-        doctor = run("doctor", url, "--ops-port", ops, "--edge-port", edge)
+        # I expect the doctor to find the site in the settings.
+        doctor = run("doctor", "--config", toml, "--ops-port", ops, "--edge-port", edge)
         assert doctor.endswith("Everything is right.\n")
