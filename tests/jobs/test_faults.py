@@ -106,7 +106,9 @@ def take_the_target_down(works: JobSystem) -> Down:
     target.set_mood("down")
     end, seen = time.monotonic() + DOWN_S, []
     sent += works.submit_all(orders[10:])
-    while time.monotonic() < end:
+    # On a busy machine the calls that fail may begin late.
+    latest = end + 30
+    while time.monotonic() < end or (time.monotonic() < latest and seen[-1]["breaker"] == "closed"):
         seen.append(operator.target("down"))
         time.sleep(0.25)
     calls = len(target.calls()) - 10
@@ -381,7 +383,7 @@ async def test_a_worker_that_cannot_ask_about_its_locks_waits_for_redis(here, ta
 
 async def test_a_call_whose_lock_cannot_be_renewed_is_cut_off(here, target, monkeypatch):
     """Before another worker can have it: Redis is away here, and may be there for others."""
-    monkeypatch.setattr(workers, "LOCK_S", 0.2)
+    monkeypatch.setattr(workers, "LOCK_S", 1)
     monkeypatch.setattr(workers, "LOCK_MARGIN_S", 0)
     monkeypatch.setattr(workers, "RENEW_INTERVAL_S", 0.02)
     await insert(here, target, 1)
