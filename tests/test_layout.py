@@ -45,14 +45,6 @@ def test_no_module_imports_itself_by_a_detour(package):
     graphlib.TopologicalSorter(graph).prepare()
 
 
-def test_a_detour_is_found(tmp_path):
-    """A cycle is found if one of its imports is in a function."""
-    (tmp_path / "a.py").write_text("from pack import b\n")
-    (tmp_path / "b.py").write_text("def f():\n    import pack.a\n")
-    modules = {"pack.a": tmp_path / "a.py", "pack.b": tmp_path / "b.py"}
-    assert [find_imports(file, modules) for file in modules.values()] == [{"pack.b"}, {"pack.a"}]
-
-
 def test_no_test_imports_another():
     """Code that folders of tests share is in tests/support/."""
     modules = find_modules(ROOT / "tests")

@@ -19,7 +19,7 @@ from sidecar.app.openapi.document import build_document
 from sidecar.cli import main
 from sidecar.settings.load import load
 from tests.docs import nginx
-from tests.docs.blocks import SHOWN, blocks_of, find_blocks, find_mark_problem, pages, strip_shell
+from tests.docs.blocks import SHOWN, blocks_of, find_mark_problem, pages, strip_shell
 from tests.docs.installation import Installation, complete_settings, to_toml_file
 from tests.support.site import ROOT
 
@@ -32,28 +32,6 @@ def test_a_block_is_marked_as_it_should_be(block):
     assert find_mark_problem(block) == ""
     runners = {"toml", "nginx", "python", "json", "yaml", "sh", "js", "caddyfile"}
     assert block.language in runners | SHOWN or not block.is_run, "run by nobody: say why"
-
-
-@pytest.mark.parametrize(
-    ("text", "wrong"),
-    [
-        ("```\na\n```\n", "a block of code without a language"),
-        ("    a\n", "a block of code without a language"),
-        ("<!-- not run: no time -->\n```sh\ndate\n```\n", "not one of the reasons"),
-        ("<!-- not run: needs root -->\n```sh\nsudo waitroom x\n```\n", "it can be run"),
-        ("<!-- not run: needs root -->\n```toml\na = 1\n```\n", "it can be run"),
-        ("<!-- run: by tests/no.py -->\n```sh\ndate\n```\n", "tests/no.py is no test"),
-        ("<!-- run: often -->\n```sh\ndate\n```\n", "after run: there is"),
-        ("<!-- not run: needs root -->\n```sh\nsudo date\n```\n", ""),
-        ("```sh\ndate\n```\n", ""),
-    ],
-)
-def test_a_wrong_mark_is_found(text, wrong):
-    """Each by what is wrong with it."""
-    (block,) = find_blocks("docs/docker.md", text)
-    found = find_mark_problem(block)
-    assert found.startswith(wrong)
-    assert bool(found) == bool(wrong)
 
 
 def of(*languages: str) -> pytest.MarkDecorator:

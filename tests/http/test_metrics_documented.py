@@ -97,14 +97,6 @@ def test_expressions_use_what_there_is(where):
     assert misuses(EXPRESSIONS[where]) == []
 
 
-def test_the_finder_is_not_blind():
-    """It sees the metrics in expressions, and what is wrong with them."""
-    used = {name for text in EXPRESSIONS.values() for name, _ in USE.findall(text)}
-    assert {"up", "waitroom_waiting", "waitroom_wait_duration_seconds_bucket"} <= used
-    assert misuses('rate(waitroom_waitin{room="a"}[5m])') == ["waitroom_waitin"]
-    assert misuses('waitroom_waiting{kind="a"}') == ["waitroom_waiting: kind"]
-
-
 def test_the_rules_are_tried_on_series_as_they_are():
     """The series of the rules' tests have the labels that replicas export, and no other."""
     for test in RULE_TESTS["tests"]:

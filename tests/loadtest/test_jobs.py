@@ -1,78 +1,12 @@
-"""The benchmark of jobs: its report, its arithmetic, and a few real jobs."""
+"""The benchmark of jobs: what it compares, and a few real jobs."""
 
 import asyncio
-import json
-import os
 import re
-import subprocess
-import sys
-import time
 
 from loadtest.databases import open_database
-from loadtest.jobs import report
-from loadtest.jobs.idle import Idle
-from loadtest.jobs.measure import CALLERS, QUICK, Figures, Rate, Single
 from loadtest.jobs.systems import Waitroom
 from loadtest.jobs.target import Bell, Target
-from loadtest.machine import cpu_ns
-from tests.loadtest.reports import MACHINE
 from tests.support.site import ROOT, SocketRedis
-
-OURS = "Waitroom, SQLite"
-
-
-def figures() -> Figures:
-    made = Figures(QUICK, ["arq", OURS], poll_delay_s=0.05, loads=[0.5])
-    made.versions = {"arq": "0.28", "arq's redis-py": "5.3", "our redis-py": "8.1"}
-    for what in (*(f"submit {callers}" for callers in CALLERS), "execute", "both"):
-        for system, fast in (("arq", 2), (OURS, 1)):
-            rates = [
-                Rate(fast * speed, {"worker": 500, "caller": 2000}) for speed in (90, 100, 400)
-            ]
-            made.rates[what, system] = rates
-    made.rates["submit list", OURS] = [Rate(5000, {"replica": 100})] * 3
-    for system in made.systems:
-        made.singles[system, "watched"] = [Single(4, 9), Single(5, 11), Single(6, 50)]
-        made.singles[system, "reported"] = [Single(5, 250)]
-    made.idle = [Idle("arq", 60, 70, 120, None), Idle("Waitroom, 20 targets", 400, 90, 180, 150)]
-    return made
-
-
-def test_the_report_has_medians_and_says_what_was_wrong(tmp_path):
-    """Of three rounds the one in the middle, CPU in ms, what is missing left empty."""
-    made = figures()
-    made.problems.append("arq: 9 of 10 jobs were done")
-    text = report.report(made).write(tmp_path, MACHINE)
-    assert "a CPU, 2 cores" in text
-    assert "**arq: 9 of 10 jobs were done.**" in text
-    assert f"| submitted, 16 callers | {OURS} | 100 | ±155% | 2.00 |  | 0.50 |  |  |" in text
-    assert f"| submitted as lists of 100 | {OURS} | 5,000 | ±0% |" in text
-    assert "submitted as lists of 100 | arq" not in text
-    # Whoever watches a queue being worked off is no caller.
-    assert f"| executed | {OURS} | 100 | ±155% |  |  | 0.50 |  |  |" in text
-    assert f"| {OURS} | 5 | 11 | 250 |" in text
-    assert "| Waitroom, 20 targets | 400 | 90 | 180 | 150 |" in text
-    document = json.loads((tmp_path / "data/jobs.json").read_text())
-    assert document["machine"]["cpu"] == "a CPU"
-    assert "| executed | 200 | 100 |" in report.section(made)
-    assert "| submitted as lists of 100 |  | 5,000 |" in report.section(made)
-
-
-def test_cpu_time_is_that_of_all_threads():
-    """What this process burns is in it, and what its children do, where that is asked for."""
-    pid = [os.getpid()]
-    before, ends = cpu_ns(pid), time.process_time() + 0.02
-    while time.process_time() < ends:
-        pass
-    assert cpu_ns(pid) - before > 10_000_000
-    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as child:
-        try:
-            while cpu_ns([child.pid]) < 50_000_000:
-                time.sleep(0.01)
-            own = cpu_ns(pid, with_children=False)
-            assert cpu_ns(pid) - own > 40_000_000
-        finally:
-            child.kill()
 
 
 def test_arq_has_what_we_have_but_for_redis():

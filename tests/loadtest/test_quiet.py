@@ -5,7 +5,6 @@ import itertools
 import pytest
 
 from loadtest import quiet
-from loadtest.machine import cpu_seconds
 from loadtest.quiet import PARTS, REPORTS, NotQuietError, Watch
 
 
@@ -45,10 +44,3 @@ def test_it_is_said_before_anything_is_measured(others, monkeypatch):
     monkeypatch.setenv("FORCE", "1")
     Watch(REPORTS).must_be_quiet()
     assert Watch(REPORTS).folder() == REPORTS
-
-
-def test_what_a_measurement_does_itself_is_not_others():
-    """This process' time is counted among its own, with that of those who have ended."""
-    sum(range(3_000_000))
-    assert 0 < cpu_seconds([quiet.os.getpid()]) <= cpu_seconds([quiet.os.getpid()], with_ended=True)
-    assert quiet._others_s() >= 0
