@@ -1,21 +1,12 @@
-"""Starts replicas on a redis-server, and programs that call the replicas' service API.
-
-Each program is a script of tests/stories/ that runs in a process of its own. It prints a line of
-JSON for each response.
-"""
+"""Starts replicas on a redis-server, and calls their service API."""
 
 import http.client
 import json
-import subprocess
-import sys
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
 from tests.support.processes import WAITROOM, Process, free_port, wait_until
-from tests.support.site import ROOT, SECRET, Servers, SocketRedis, answers, make_folder
+from tests.support.site import SECRET, Servers, SocketRedis, answers, make_folder
 
 TOKEN = "test-service-token-0000"
 
@@ -56,56 +47,6 @@ class Service(Servers):
     def run(self, name: str, command: list[str]) -> Process:
         return self._run(name, command)
 
-    def program(self, name: str, *arguments: object) -> "Program":
-        """Start a program of tests/stories/. It is killed when this service stops."""
-        return self._stack.enter_context(Program(name, *arguments))
-
-
-class Program(AbstractContextManager["Program"]):
-    """A process that runs `tests/stories/NAME.py`."""
-
-    def __init__(self, name: str, *arguments: object) -> None:
-        command = [sys.executable, "-m", f"tests.stories.{name}", *map(str, arguments)]
-        self._process = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def __exit__(self, *_: object) -> None:
-        self.kill()
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            pipe.close()
-
-    def read(self) -> Any:
-        """Wait for the next line of JSON that the program prints, and return its value."""
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, f"the program ended with status {self._process.wait()}"
-        return json.loads(line)
-
-    def read_until(self, state: str) -> list[dict[str, Any]]:
-        """Return the JSON objects that the program prints, up to the first with this state."""
-        documents = [self.read()]
-        while documents[-1].get("state") != state:
-            documents.append(self.read())
-        return documents
-
-    def read_all(self) -> list[Any]:
-        """Return all JSON values that the program prints until it ends."""
-        assert self._process.stdout is not None
-        return [json.loads(line) for line in self._process.stdout]
-
-    def send(self, word: str) -> None:
-        """Write a line to the program's standard input."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{word}\n")
-        self._process.stdin.flush()
-
-    def kill(self) -> None:
-        """Send SIGKILL."""
-        self._process.kill()
-        self._process.wait(10)
-
 
 class Api:
     """A client of a replica's service API, on one keep-alive connection."""
@@ -138,19 +79,3 @@ class Api:
 
     def close(self) -> None:
         self._connection.close()
-
-
-def print_document(document: Mapping[str, Any]) -> None:
-    """Print a line of JSON for the test that started this program."""
-    sys.stdout.write(json.dumps(document) + "\n")
-    sys.stdout.flush()
-
-
-def to_ms(moment: str) -> int:
-    """Convert an ISO time to ms since 1970."""
-    return round(datetime.fromisoformat(moment).timestamp() * 1000)
-
-
-def to_us(moment: str) -> int:
-    """Convert an ISO time to µs since 1970."""
-    return round(datetime.fromisoformat(moment).timestamp() * 1_000_000)
