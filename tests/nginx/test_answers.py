@@ -123,18 +123,6 @@ def test_the_refused(site, room, state):
     assert (document["state"], document["position"]) == (state, None)
 
 
-def test_a_deep_link_is_kept(site):
-    """The address stays as it was asked for, query and all: no redirect, and the page knows it."""
-    reply = Visitor(site.url).get("/s503/deep/link?a=1&b=%20%2F&c=<x>&d='\"&next=/y")
-    assert (reply.status, "Location" in reply.headers) == (503, False)
-    assert (
-        reply.data("next")
-        == "/s503/deep/link?a=1&amp;b=%20%2F&amp;c=&lt;x&gt;&amp;d='&quot;&amp;next=/y"
-    )
-    assert reply.data("room") == "s503"
-    assert reply.data("method") == "GET"
-
-
 @pytest.mark.parametrize("sign", [*(chr(n) for n in range(0x21, 0x7F) if chr(n) != "%"), "%3C"])
 def test_an_address_stays_within_its_place(site, sign):
     """The page holds any requested address five times, and nothing else changes."""

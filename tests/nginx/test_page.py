@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import time
-from datetime import datetime
 
 import pytest
 import redis
@@ -83,43 +82,6 @@ def test_the_page_in_place_leads_to_the_page_with_numbers(site):
     assert (seconds >= 1, again) == (True, address)
 
 
-def test_the_page_takes_no_second_place(site):
-    """In place, at its own address, by its form: one visitor."""
-    visitor = Visitor(site.url)
-    before = site.room("full")["waiting"]
-    _, address = refresh(visitor.get("/full/"))
-    visitor.get(address)
-    visitor.post("/_waitroom/full/join", b"next=/full/", headers=FORM)
-    assert site.room("full")["waiting"] == before + 1
-
-
-def test_the_page_alone_takes_a_place(site):
-    """Whoever comes to its address first joins there."""
-    before = site.room("full")["waiting"]
-    visitor = Visitor(site.url)
-    assert visitor.get("/_waitroom/full/?next=/full/").data("state") == "waiting"
-    assert "waitroom_full" in visitor.cookies
-    assert site.room("full")["waiting"] == before + 1
-
-
-def test_the_page_enters_when_called(site):
-    """303 to where the visitor wanted to go, which then opens."""
-    visitor = Visitor(site.url)
-    _, address = refresh(visitor.get("/moves/deep?x=1"))
-    visitor.get(address)
-    site.admin("PATCH", "/rooms/moves", {"total_active_users": 10})
-    pages = []
-    wait_until(
-        lambda: pages.append(visitor.get(address)) or pages[-1].status != 200,
-        "the call",
-        timeout_s=20,
-    )
-    page = pages[-1]
-    assert (page.status, page.headers["Location"]) == (303, "/moves/deep?x=1")
-    assert visitor.get(page.headers["Location"]).status == 200
-    site.admin("PATCH", "/rooms/moves", {"total_active_users": 0})
-
-
 def test_leaving_by_the_form(site):
     """The place is given up, the page says so and offers to join again; that takes a new one."""
     visitor = Visitor(site.url)
@@ -137,25 +99,6 @@ def test_leaving_by_the_form(site):
     again = visitor.post("/_waitroom/full/join", b"next=%2Ffull%2Fx%3Fa%3D1", headers=FORM)
     assert (again.data("state"), again.data("next")) == ("waiting", "/full/x?a=1")
     assert site.room("full")["waiting"] == before
-
-
-@pytest.mark.parametrize(
-    ("accept", "language", "heading"),
-    [
-        ("de", "de", "Sie sind in der Warteschlange"),
-        ("de-AT,de;q=0.9,en;q=0.8", "de", "Sie sind in der Warteschlange"),
-        ("ar", "ar", None),
-        (None, "en", "You are in line"),
-    ],
-)
-def test_languages(site, accept, language, heading):
-    """The page is in the visitor's language; gate/test_languages has the rule."""
-    reply = Visitor(site.url, {"Accept-Language": accept}).get("/_waitroom/full/")
-    assert reply.headers["Content-Language"] == language
-    assert f'lang="{language}"' in reply.text
-    assert f'dir="{"rtl" if language == "ar" else "ltr"}"' in reply.text
-    if heading:
-        assert f">{heading}</h1>" in reply.text
 
 
 #: For each room, the texts of the heading and of the paragraph below it in nginx's page.
@@ -256,29 +199,6 @@ def test_a_page_of_ones_own(tmp_path):
     assert shown.text.count(line.replace("$", "&#36;")) == 100
     assert shown.data("next") == "/?a=&lt;b&gt;"
     assert shown.text.split('<div id="time">')[1] == shipped.text.split('<div id="time">')[1]
-
-
-def test_a_closed_room_shows_when_it_opens(site):
-    """Every page and document shows the opening, and nobody takes a place."""
-    visitor = Visitor(site.url)
-    denied = visitor.get("/soon/a?b=1")
-    assert (denied.status, denied.data("state")) == (503, "closed")
-    page = visitor.get(refresh(denied)[1])
-    assert (page.data("state"), page.data("phase"), page.data("next")) == (
-        "closed",
-        "closed",
-        "/soon/a?b=1",
-    )
-    document = visitor.get("/_waitroom/soon/status").json()
-    opens = datetime.fromisoformat(document["opens_at"])
-    shown = f"{opens:%B} {opens.day}, {opens.year}, {opens:%I:%M %p}".replace(", 0", ", ")
-    heading = f">Opens on {shown} GMT</h1>"
-    assert heading in page.text.replace("\u202f", " ")
-    assert 1 <= refresh(page)[0] <= 60
-    assert "waitroom_soon" not in visitor.cookies
-    problem = Visitor(site.url, {"Accept": JSON}).get("/soon/").json()
-    assert (problem["state"], problem["position"]) == ("closed", None)
-    assert site.room("soon")["waiting"] == 0
 
 
 def test_a_position_that_is_not_told_is_told_nowhere(site):

@@ -1,17 +1,13 @@
 """Leases through nginx: who holds a seat passes, others wait for that seat, and none is kept."""
 
 import json
-import socket
-from http.client import HTTPResponse
 
 import pytest
 
-from sidecar.kit.errors import InputError
-from sidecar.settings.load import load
 from tests.nginx.stub import make_reply
 from tests.support.nginx_client import JSON, Visitor, room_cookies
 from tests.support.processes import wait_until
-from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, SECRET, Site, gated
+from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, Site, gated
 
 LEASES = {
     "seat": {"term": 600, "message": "Seat {resource} is being looked at."},
@@ -93,12 +89,6 @@ def test_all_seats_have_one_cookie(visit):
     assert set(visitor.cookies) == {"waitroom_seat", "site"}
     assert visitor.get("/shop").status == 200  # a room beside them
     assert set(visitor.cookies) == {"waitroom_shop", "waitroom_seat", "site"}
-
-
-def test_several_may_hold_what_has_room_for_several(visit):
-    """Capacity 2: the third waits."""
-    visitors = [visit() for _ in range(3)]
-    assert [visitor.get("/pair/1").status for visitor in visitors] == [200, 200, 503]
 
 
 def test_a_lease_ends_for_nginx_too(site, visit):
@@ -190,55 +180,6 @@ def test_without_a_cookie_nothing_is_taken_at_the_doors(site, visit):
     assert visitor.post("/_waitroom/seat~made.up/join").json()["state"] == "admitted"
     assert visitor.post("/_waitroom/seat~made.up/leave").status == 200
     assert "made.up" not in listed(site, "seat")
-
-
-def test_the_page_at_an_address_of_its_own(visit):
-    """Leads back to what was asked for."""
-    first, second = visit(), visit()
-    assert first.get("/elsewhere/8").status == 200
-    reply = second.get("/elsewhere/8?a=b")
-    assert (reply.status, reply.headers["Location"]) == (
-        302,
-        "/_waitroom/seat~8/?next=/elsewhere/8?a=b",
-    )
-    shown = second.get(reply.headers["Location"])
-    assert (shown.data("room"), shown.data("next")) == ("seat~8", "/elsewhere/8?a=b")
-    first.post("/_waitroom/seat~8/leave")
-    back = second.get(reply.headers["Location"])
-    assert (back.status, back.headers["Location"]) == (303, "/elsewhere/8?a=b")
-
-
-def test_a_line_that_is_full(site, visit):
-    """max_waiting = 0: the page says so, and nobody is put in line."""
-    first, second = visit(), visit()
-    assert first.get("/lone/1").status == 200
-    reply = second.get("/lone/1")
-    assert (reply.status, reply.data("state")) == (503, "full")
-    assert listed(site, "lone")["1"] == (1, 0)
-    first.post("/_waitroom/lone~1/leave")
-    assert second.get("/lone/1").status == 200
-
-
-def test_events_of_a_seat(site, visit):
-    """As of a room: where one stands, and the turn."""
-    first, second = visit(), visit()
-    assert first.get("/seat/9").status == 200
-    assert second.get("/seat/9").waits
-    with socket.create_connection(("127.0.0.1", site.port), timeout=20) as connection:
-        cookie = f"waitroom_seat={second.cookies['waitroom_seat']}"
-        connection.sendall(
-            f"GET /_waitroom/seat~9/events HTTP/1.1\r\nHost: x\r\nCookie: {cookie}\r\n\r\n".encode()
-        )
-        response = HTTPResponse(connection)
-        response.begin()
-        lines = iter(response.readline, b"")
-        assert b"event: status\n" in lines
-        assert json.loads(next(lines).removeprefix(b"data: "))["position"] == 1
-        first.post("/_waitroom/seat~9/leave")
-        assert b"event: called\n" in lines
-        assert json.loads(next(lines).removeprefix(b"data: "))["path"] == "/_waitroom/seat~9/"
-        response.close()
-    assert second.get("/seat/9").status == 200
 
 
 def test_what_is_no_lease_is_named(visit):
@@ -394,17 +335,3 @@ def test_names_that_may_be(odd, stub, name):
     visitor.get(f"/_waitroom/seat~{name}/status")
     assert stub.asked[1].startswith(f"GET /_waitroom/seat~{name}/status ")
     assert "Cookie: waitroom_seat=t~1\r\n" in stub.asked[1]
-
-
-def test_a_lease_and_a_room_of_one_name(tmp_path):
-    """Would have one cookie: an error of the configuration, which says so."""
-    file = tmp_path / "waitroom.toml"
-    file.write_text(
-        f'secret_keys = ["{SECRET}"]\n'
-        "[rooms.seat]\ntotal_active_users = 1\n[rooms.shop]\ntotal_active_users = 1\n"
-        '[leases.seat]\nterm = "60s"\n'
-    )
-    with pytest.raises(InputError) as caught:
-        load(str(file), {})
-    assert len(caught.value.problems) == 1
-    assert "waitroom_seat" in str(caught.value)

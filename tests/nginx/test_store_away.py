@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from tests.support.processes import SHIFTED, Process, listens, wait_until
-from tests.support.site import BY_DEFAULT, Site
+from tests.support.site import Site
 
 
 def started(**settings):
@@ -82,25 +82,8 @@ async def test_the_site_survives_the_store(site):
         assert (room["active"], room["waiting"]) == (1, 1)
 
 
-async def test_a_frozen_store_is_not_waited_for():
-    """SIGSTOP: an admitted visitor's request takes no longer than nginx's timeout."""
-    with started(**BY_DEFAULT) as site:
-        async with visitor() as inside:
-            async with inside.get(f"{site.url}/page") as reply:
-                assert reply.status == 200
-            await asyncio.sleep(5.5)  # the pass is due for renewal in Redis
-            site.redis.freeze()
-            try:
-                for _ in range(3):
-                    async with inside.get(f"{site.url}/page") as reply:
-                        assert reply.status == 200
-            finally:
-                site.redis.thaw()
-
-
-@pytest.mark.parametrize("hours", [1, -1])
-async def test_a_replica_that_starts_with_a_wrong_clock_then(hours):
-    """With Redis down and a clock an hour off, visitors inside stay and newcomers wait."""
+async def test_a_replica_that_starts_with_a_wrong_clock_then():
+    """With Redis down and a clock an hour ahead, visitors inside stay and newcomers wait."""
     room = {"total_active_users": 2, "session_duration": 300, "on_store_failure": "admit"}
     with Site(rooms={"shop": room}) as site:
         async with visitor() as inside, visitor() as newcomer:
@@ -109,7 +92,7 @@ async def test_a_replica_that_starts_with_a_wrong_clock_then(hours):
             site.redis.stop()
             site.replicas[0].stop()
             config = site.folder / "replica-0.toml"
-            shift = [sys.executable, str(SHIFTED), str(3600 * hours), "serve", "--config"]
+            shift = [sys.executable, str(SHIFTED), "3600", "serve", "--config"]
             with Process([*shift, str(config)], log=site.folder / "shifted.log"):
                 wait_until(lambda: _is_away(site), "the replica's notice that Redis is down")
                 async with inside.get(f"{site.url}/page") as reply:

@@ -26,7 +26,6 @@ BOTH_STAMPS = {
     "guards/test_nginx_calls.py",
     "nginx/test_kept_for_others.py",
     "nginx/test_stamps.py",
-    "nginx/test_verdicts.py",
 }
 
 
