@@ -1,7 +1,6 @@
 """Firefox, driven by WebDriver BiDi, for tests of behaviour that differs from Chromium."""
 
 import asyncio
-import contextlib
 import json
 import os
 import shutil
@@ -42,15 +41,14 @@ FIND_POINT = """async element => {
 
 
 class Firefox(Servers):
-    """A Firefox with a new profile and these `preferences`.
+    """A Firefox with a new profile.
 
     Commands and events share one WebSocket. A command reads messages until its response arrives,
     and stores the errors that pages report meanwhile.
     """
 
-    def __init__(self, **preferences: Any) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._preferences = {**PREFERENCES, **preferences}
         self._count = 0
         self.tabs: dict[str, Tab] = {}
 
@@ -65,7 +63,7 @@ class Firefox(Servers):
         self._stack.callback(shutil.rmtree, profile, ignore_errors=True)
         lines = [
             f"user_pref({json.dumps(name)}, {json.dumps(value)});\n"
-            for name, value in self._preferences.items()
+            for name, value in PREFERENCES.items()
         ]
         (profile / "user.js").write_text("".join(lines))
         port = free_port()
@@ -129,15 +127,6 @@ class Firefox(Servers):
         return tab
 
 
-def read_texts(node: dict[str, Any]) -> list[str]:
-    """Return the texts in a serialized DOM node."""
-    value = node["value"]
-    return [
-        value.get("nodeValue", ""),
-        *(t for c in value.get("children", ()) for t in read_texts(c)),
-    ]
-
-
 class BidiError(Exception):
     """Firefox has refused a command."""
 
@@ -185,21 +174,6 @@ class Tab:
             f"[...document.querySelectorAll({own})].some(e => e.checkVisibility()"
             f" && (e.innerText + (e.value ?? '')).includes({wanted}))"
         )
-
-    def has(self, css: str, text: str) -> None:
-        """Wait for an element with exactly this text. This works in pages that allow no scripts."""
-
-        def is_shown() -> bool:
-            with contextlib.suppress(BidiError):
-                nodes = self._call(
-                    "browsingContext.locateNodes",
-                    locator={"type": "css", "value": css},
-                    serializationOptions={"maxDomDepth": 2},
-                )["nodes"]
-                return text in ["".join(read_texts(node)).strip() for node in nodes]
-            return False
-
-        wait_until(is_shown, f"{css} with {text!r}", PATIENCE_S)
 
     def click(self, css: str, text: str = "") -> None:
         """Click the first visible element that matches `css` and contains `text`."""

@@ -11,7 +11,6 @@ from sidecar.gate.page.preview import SCRIPT, STATES, Preview
 from sidecar.gate.page.render import Page
 from sidecar.kit.colours import contrast, read_colour
 from sidecar.rooms.settings import RoomSettings
-from tests.support.processes import wait_until
 from tests.support.site import ROOT, Site, gated
 
 FOOTER = [
@@ -47,7 +46,6 @@ def site():
     rooms = {
         "own": {"total_active_users": 0, **LOOK},
         "plain": {"total_active_users": 0},
-        "late": {"total_active_users": 0},
     }
     locations = "".join(gated(f"/{room}/", room=room) for room in rooms)
     with Site(rooms=rooms, locations=locations) as site:
@@ -97,29 +95,6 @@ def test_the_page_belongs_to_the_site(site, visitor, scheme, language):
     assert page.problems == []
 
 
-def test_without_javascript_it_belongs_to_the_site_too(site, visitor):
-    page = visitor(java_script_enabled=False)
-    page.goto(f"{site.url}/_waitroom/own/?next=/own/")
-    expect(page.locator("#site")).to_have_text("Alpenrock")
-    expect(page.locator("footer a")).to_have_text(["Imprint", "Call us"])
-    expect(page.locator("body")).to_have_css("background-color", "rgb(16, 36, 62)")
-    expect(page.locator("h1")).to_have_css("letter-spacing", "3px")
-
-
-def test_a_change_is_seen_by_who_comes_ten_seconds_later(site, visitor):
-    """A room without its own appearance has the colours of waiting.css, until a change applies."""
-    page = visitor()
-    page.goto(f"{site.url}/plain/")
-    expect(page.locator("body")).to_have_css("background-color", "rgb(243, 245, 244)")
-    site.admin("PATCH", "/rooms/plain", {"background": "#123456"})
-
-    def is_changed():
-        page.reload()
-        return behind(page, "body") == read_colour("#123456")
-
-    wait_until(is_changed, "the change", timeout_s=60)
-
-
 def test_rules_that_spy_reach_nobody(site, visitor):
     """The Content Security Policy of the page blocks requests of malicious CSS."""
     page = visitor()
@@ -136,28 +111,6 @@ def test_rules_that_spy_reach_nobody(site, visitor):
     expect(page.locator("#number")).not_to_be_empty()
     assert all(address.startswith(f"{site.url}/") for address in asked)
     assert len([text for text in page.problems if "Content Security Policy" in text]) >= 5
-
-
-def test_the_first_paint_does_not_wait_for_a_replica_that_hangs(site, visitor):
-    """nginx gives up waiting for the room's CSS earlier than for other responses."""
-    page = visitor()
-    site.replicas[0].freeze()
-    try:
-        page.goto(f"{site.url}/late/")
-        expect(page.locator("#offline")).to_be_visible()
-    finally:
-        site.replicas[0].thaw()
-    painted, style, about = page.evaluate(
-        """async () => {
-            const found = name => performance.getEntriesByType('resource')
-                .find(e => e.name.endsWith('/late/' + name));
-            while (!found('about')) await new Promise(done => setTimeout(done, 50));
-            const paint = performance.getEntriesByName('first-contentful-paint')[0];
-            return [paint.startTime, found('style.css'), found('about')];
-        }"""
-    )
-    assert style["duration"] < about["duration"]
-    assert painted < about["responseEnd"]
 
 
 @pytest.mark.parametrize("state", STATES)

@@ -426,37 +426,6 @@ def test_a_question_right_after_another_waits_for_its_own_answer(operator):
     assert answers == [None, True]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_phone_in_either_light(site, operator, scheme):
-    """At 390 px nothing scrolls sideways. Pause, cap and message precede the charts. Controls are
-    as large as a thumb, and text has contrast."""
-    site.arrive("line")
-    site.arrive("line")
-    page = operator(viewport={"width": 390, "height": 844}, color_scheme=scheme, has_touch=True)
-    expect(room(page, "line").locator("tbody tr")).not_to_have_count(0)
-    assert page.evaluate("document.documentElement.scrollWidth") == 390
-    tops = [
-        room(page, "act").locator(what).bounding_box()["y"]
-        for what in ("[data-do=pause]", "[data-control=total_active_users]",
-                     "[data-control=message]", ".curves")
-    ]  # fmt: skip
-    assert tops == sorted(tops)
-    sizes = page.locator("button:visible, input:visible, textarea:visible").evaluate_all(
-        "all => all.map(each => each.getBoundingClientRect().height)"
-    )
-    assert min(sizes) >= 44
-    ground, text = page.evaluate(
-        "(style => [style.backgroundColor, style.color])(getComputedStyle(document.body))"
-    )
-    dark, light = (sum(map(int, re.findall(r"\d+", colour))) for colour in (ground, text))
-    assert (dark < 100 and light > 650) if scheme == "dark" else (dark > 650 and light < 150)
-    press(page, "Log out")
-    expect(page.get_by_label("Admin token")).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") == 390
-    site.admin("POST", "/rooms/line/reset")
-    assert page.problems == []
-
-
 def test_a_lost_connection_is_said_and_comes_back(site, operator):
     """Without the replica, figures are stale and grey, and controls report the failure. The same
     page recovers with the replica."""
@@ -477,18 +446,6 @@ def test_a_lost_connection_is_said_and_comes_back(site, operator):
     expect(figures).to_have_css("opacity", "1")
     assert page.evaluate("window.loaded") == "once"
     wait_until(lambda: answers(f"{site.ops[0]}/readyz"), "the replica")
-
-
-def test_a_store_that_is_away_is_said(site, operator):
-    """The room says that Redis does not respond, while the page itself is live."""
-    page = operator()
-    site.redis.freeze()
-    try:
-        expect(room(page, "act").locator(".notices")).to_contain_text("The store does not answer")
-        expect(room(page, "act")).to_have_class(re.compile("away"))
-        expect(page.locator("#link")).to_have_text("Live")
-    finally:
-        site.redis.thaw()
 
 
 def test_a_store_in_memory_is_said(operator, visitor):

@@ -5,18 +5,12 @@ import pytest
 from tests.browser.firefox import Firefox
 from tests.support.dashboard import TOKEN, write_past
 from tests.support.nginx_client import Visitor
-from tests.support.site import ADMIN_TOKEN, ROOT, Site, gated
+from tests.support.site import ADMIN_TOKEN, Site, gated
 from waitroom import Client
 
 QUICK = {"total_active_users": 1, "heartbeat_interval": 1}
 ROOMS = {
     "shop": QUICK,
-    "left": QUICK,
-    "de": {**QUICK, "site_name": "Alpenrock", "accent": "#ffd400"},
-    "ar": {**QUICK, "site_name": "Alpenrock", "accent": "#ffd400"},
-    "mine": {**QUICK, "template": "cloudflare.html"},
-    "plain": QUICK,
-    "wrong": QUICK,
     "sale": QUICK,
 }
 #: Script that stores all titles and icons of the page, for reading on the next page.
@@ -30,13 +24,12 @@ REMEMBER = """(() => {
 
 @pytest.fixture(scope="module")
 def site():
-    templates = ROOT / "tests" / "support" / "templates"
     rooms = [gated(f"/{room}/", to="http://origin/page/", room=room) for room in ROOMS]
     limit = {"algorithm": "fixed_window", "limit": 5, "window": "24h", "key": "{address}"}
     with Site(
         rooms=ROOMS,
         locations="".join(rooms),
-        settings={"template_dir": str(templates), "service_token": TOKEN},
+        settings={"service_token": TOKEN},
         leases={"seat": {"term": "10m"}},
         limits={"login": limit},
     ) as site:
@@ -89,83 +82,6 @@ def test_from_joining_to_being_let_in(site, firefox, holder):
     assert "turn.svg" in seen
     assert page.run("location.pathname + location.search") == "/shop/a?b=1"
     assert page.problems == []
-
-
-def test_leaving_in_two_steps_and_undo(site, firefox, holder):
-    """The visitor keeps the place until the time for Undo ends, and then can join again."""
-    holder("left")
-    page = firefox.visitor()
-    page.goto(f"{site.url}/left/")
-    page.shows("#ahead", "0")
-    page.click("form summary", "Leave the line")
-    page.shows("details", "You lose your place")
-    page.click("#leave", "Leave")
-    page.click("#undo", "Undo")
-    page.shows("#ahead", "0")
-    assert site.room("left")["waiting"] == 1
-    page.click("form summary", "Leave the line")
-    page.click("#leave", "Leave")
-    page.shows("h1", "You have left the line")
-    page.click("#join", "Join again")
-    page.shows("#ahead", "0")
-    assert page.problems == []
-
-
-@pytest.mark.parametrize(
-    ("locale", "heading", "direction"),
-    [("de", "Sie sind als Nächste", "ltr"), ("ar", "دورك هو التالي", "rtl")],
-)
-def test_languages(site, firefox, holder, locale, heading, direction):
-    """The page is in the visitor's language, and fits on a small phone."""
-    holder(locale)
-    page = firefox.visitor(locale=locale)
-    page.resize(320)
-    page.goto(f"{site.url}/{locale}/")
-    page.shows("h1", heading)
-    assert page.run("document.documentElement.dir || 'ltr'") == direction
-    assert page.run("document.documentElement.scrollWidth <= innerWidth") is True
-    page.shows("#site", "Alpenrock")
-    accent = "getComputedStyle(document.documentElement).getPropertyValue('--wr-accent')"
-    plain = firefox.visitor(locale=locale).goto(f"{site.url}/_waitroom/shop/")
-    assert page.run(accent) != plain.run(accent)
-    assert page.problems == plain.problems == []
-
-
-def test_a_rooms_own_template(site, firefox, holder):
-    """The template reloads by its Refresh header until the visitor is admitted."""
-    end_visit = holder("mine")
-    page = firefox.visitor().goto(f"{site.url}/mine/")
-    page.shows("h1", "Hang on, Alpenrock is busy")
-    page.until("document.querySelector('#box').dataset.ran", "waits")
-    end_visit()
-    page.shows("h1", "Inside")
-    assert page.problems == []
-
-
-def test_without_javascript(site, holder):
-    """The page shows its numbers, reloads and enters."""
-    end_visit = holder("plain")
-    with Firefox(**{"javascript.enabled": False}) as firefox:
-        page = firefox.visitor()
-        page.goto(f"{site.url}/plain/")
-        page.has("#ahead", "0")
-        end_visit()
-        page.has("h1", "Inside")
-        assert page.problems == []
-
-
-def test_what_a_page_does_wrong_is_noticed(site, firefox, holder):
-    """`problems` records errors and violations, so an empty list proves that there were none."""
-    holder("wrong")
-    page = firefox.visitor().goto(f"{site.url}/wrong/")
-    page.shows("#ahead", "0")
-    page.run("document.body.setAttribute('style', 'color: red')")
-    page.run("void setTimeout(() => { throw new Error('oh') })")
-    page.until("new Promise(done => setTimeout(() => done(true), 50))")
-    assert [("Content-Security-Policy" in text, "oh" in text) for text in page.problems] == [
-        (True, False),
-        (False, True),
-    ]
 
 
 def test_the_dashboard(site, firefox, holder):

@@ -7,7 +7,7 @@ from sidecar.kit.clock import StoreClock
 from sidecar.visitors.tokens import Tokens
 from tests.support import story
 from tests.support.processes import wait_until
-from tests.support.site import SECRET, Site, gated
+from tests.support.site import SECRET, Site
 from tests.support.story import ahead, go_in, leave
 
 
@@ -57,23 +57,6 @@ def test_in_wait_enter(site, visitor):
     story.play_story(site, visitor)
 
 
-def test_reload_and_second_tab_keep_the_place(site, visitor):
-    """Reloads and further tabs of a browser belong to the same visitor, who has one place."""
-    second = wait_behind_one(site, visitor)
-    for _ in range(3):
-        second.reload()
-        expect(ahead(second)).to_have_text("0")
-    tab = second.context.new_page()
-    tab.goto(f"{site.url}/page/other")
-    expect(ahead(tab)).to_have_text("0")
-    assert site.room()["waiting"] == 1
-
-    let_one_more_in(site)
-    expect(second.locator("h1")).to_have_text("Inside")
-    expect(tab.locator("h1")).to_have_text("Inside")
-    assert tab.url == f"{site.url}/page/other"
-
-
 def test_a_claim_link_says_how_long_the_turn_is_held(site, visitor):
     """The page of a claim link counts down, and then says that the place is gone."""
     second = wait_behind_one(site, visitor)
@@ -105,25 +88,6 @@ def test_the_back_button_works_after_entering(site, visitor):
     expect(second.locator("#at")).to_have_text("/page/before")
 
 
-def test_without_javascript(site, visitor):
-    """The page shows its numbers, and enters by reloading."""
-    second = wait_behind_one(site, visitor, "/page/plain?x=1&y=2", java_script_enabled=False)
-    expect(second.locator("#wait")).to_have_text("we are still measuring")
-    let_one_more_in(site)
-    expect(second.locator("h1")).to_have_text("Inside")
-    assert second.url == f"{site.url}/page/plain?x=1&y=2"
-
-
-def test_leaving_and_joining_again(site, visitor):
-    """Leaving gives the place to the next visitor. Joining again is at the end."""
-    _, second, third = one_inside_two_waiting(site, visitor)
-    leave(second)
-    expect(second.locator("h1")).to_have_text("You have left the line")
-    expect(ahead(third)).to_have_text("0")
-    second.get_by_role("button", name="Join again").click()
-    expect(ahead(second)).to_have_text("1")
-
-
 def test_leaving_the_page_ends_the_time_for_undo(site, visitor):
     """Leaving the page during the time for Undo gives up the place at once."""
     _, second, third = one_inside_two_waiting(site, visitor)
@@ -131,43 +95,6 @@ def test_leaving_the_page_ends_the_time_for_undo(site, visitor):
     expect(second.get_by_role("button", name="Undo")).to_be_visible()
     second.goto("about:blank")
     expect(ahead(third)).to_have_text("0")
-
-
-def test_leaving_without_javascript(site, visitor):
-    """Leaving and joining again are forms, which work without JavaScript."""
-    second = wait_behind_one(site, visitor, java_script_enabled=False)
-    leave(second)
-    expect(second.locator("h1")).to_have_text("You have left the line")
-    assert site.room()["waiting"] == 0
-    second.get_by_role("button", name="Join again").click()
-    expect(ahead(second)).to_have_text("0")
-
-
-def test_a_browser_that_dies_is_passed_over(site, visitor):
-    """The visitor behind a closed browser gets the slot without delay."""
-    _, second, third = one_inside_two_waiting(site, visitor)
-    second.context.close()
-    third.wait_for_timeout(6_500)  # The poll is late by more than claim_window.
-    let_one_more_in(site)
-    expect(third.locator("h1")).to_have_text("Inside")
-    counters = site.room()["counters"]
-    assert counters.get("expired_silent", 0) == 1
-
-
-def test_the_operators_message_appears(site, visitor):
-    """The page shows a message that is set at run time after the next poll."""
-    second = wait_behind_one(site, visitor)
-    site.admin("PATCH", "/rooms/shop", {"message": "Tickets <b>left</b>: 12"})
-    expect(second.locator("#message")).to_have_text("Tickets <b>left</b>: 12")
-
-
-def test_the_page_follows_the_browsers_language(site, visitor):
-    """An Arabic browser gets Arabic text from right to left."""
-    second = visitor(locale="ar")
-    go_in(visitor(), f"{site.url}/page")
-    second.goto(f"{site.url}/page")
-    expect(second.locator("h1")).to_have_text("دورك هو التالي")
-    assert second.evaluate("document.documentElement.dir") == "rtl"
 
 
 def test_the_page_keeps_its_numbers_while_the_sidecar_is_away(site, visitor):
@@ -182,19 +109,3 @@ def test_the_page_keeps_its_numbers_while_the_sidecar_is_away(site, visitor):
     expect(second.locator("#offline")).to_be_hidden(timeout=60_000)
     let_one_more_in(site)
     expect(second.locator("h1")).to_have_text("Inside")
-
-
-def test_the_redirect_variant(visitor):
-    """In redirect mode the page has its own address, and leads to the requested address."""
-    locations = gated("/", "set $waitroom_mode redirect;")
-    locations += gated("/done", "include waitroom/release.conf;")
-    with Site(locations=locations) as site:
-        first, second = visitor(), visitor()
-        go_in(first, f"{site.url}/page")
-        second.goto(f"{site.url}/page/deep?a=1&b=2")
-        expect(ahead(second)).to_have_text("0")
-        assert second.url == f"{site.url}/_waitroom/shop/?next=/page/deep?a=1&b=2"
-        let_one_more_in(site)
-        expect(second.locator("h1")).to_have_text("Inside")
-        assert second.url == f"{site.url}/page/deep?a=1&b=2"
-        assert [first.problems, second.problems] == [[], []]

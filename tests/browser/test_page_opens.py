@@ -6,14 +6,11 @@ import time
 from datetime import UTC, datetime
 
 import pytest
-import redis
 from playwright.sync_api import expect
 
-from sidecar.rooms.redis_keys import room_key
 from sidecar.visitors.grants import Grant, Grants
-from tests.support.processes import wait_until
 from tests.support.site import SECRET, Site, gated
-from tests.support.story import ahead, go_in, leave
+from tests.support.story import ahead, go_in
 
 ROOMS = {
     "vip": {
@@ -22,8 +19,6 @@ ROOMS = {
         "classes": json.dumps({"vip": {"head_start": "5m"}}),
     },
     "sale": {"total_active_users": 0},
-    "small": {"total_active_users": 0, "max_waiting": 1},
-    "tail": {"total_active_users": 0, "rank_limit": 2000},
 }
 
 
@@ -88,45 +83,3 @@ def test_the_countdown_opens_by_itself(site, visitor):
 
 def iso(seconds):
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
-
-
-def test_a_full_line(site, visitor):
-    """The page says that the queue is full, and joins when a visitor leaves."""
-    first, second = visitor(), visitor()
-    first.goto(f"{site.url}/page/small")
-    expect(ahead(first)).to_have_text("0")
-    second.goto(f"{site.url}/page/small")
-    expect(second.locator("h1")).to_have_text("The line is full right now")
-    expect(second.locator("#intro")).to_contain_text("tries again by itself")
-    leave(first)
-    expect(second.locator("h1")).to_have_text("You are next")
-    expect(ahead(second)).to_have_text("0")
-
-
-def test_far_back_in_a_long_line(site, visitor):
-    """The page shows 2,000+, with and without JavaScript, and the position once others have
-    left."""
-    waiting, due = room_key("tail", "waiting"), room_key("tail", "due")
-    crowd = [f"{number:022}" for number in range(2001)]
-    with redis.Redis(unix_socket_path=str(site.redis_socket)) as store:
-        store.zadd(waiting, {each: number for number, each in enumerate(crowd)})
-        store.zadd(due, dict.fromkeys(crowd, (time.time() + 3600) * 1000))
-        page, plain = visitor(), visitor(java_script_enabled=False)
-        page.goto(f"{site.url}/page/tail")
-        expect(ahead(page)).to_have_text("2,000+")
-        expect(page.locator("progress")).to_be_hidden()
-        plain.goto(f"{site.url}/page/tail")
-        expect(ahead(plain)).to_have_text("2000+")
-        store.zrem(waiting, *crowd[:2000])
-        store.zrem(due, *crowd[:2000])
-    # nginx caches a status for a moment.
-    wait_until(lambda: reload_number(page) == "1", "the number")
-    expect(page.locator("progress")).to_be_visible()
-
-
-def reload_number(page):
-    """Reload the page. Return the number of visitors ahead."""
-    with page.expect_response("**/status"):
-        page.reload()
-    expect(page.locator("#updated")).not_to_be_empty()
-    return ahead(page).inner_text()

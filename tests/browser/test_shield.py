@@ -26,11 +26,3 @@ def test_its_script_joins_by_the_address_that_it_is_told(site, visitor):
     assert polls[0] == "status"
     assert polls[1].startswith("join?token=")
     assert page.url == f"{site.url}/page"
-
-
-def test_without_scripts_its_own_refresh_joins(site, visitor):
-    raise_shield(site)
-    page = visitor(java_script_enabled=False)
-    page.goto(f"{site.url}/page")
-    expect(ahead(page)).to_be_visible(timeout=30_000)
-    assert page.url.endswith("next=/page")

@@ -142,16 +142,6 @@ def test_an_address_that_names_nothing(opened):
     expect(page.locator("#leases img")).to_have_count(0)
 
 
-def test_on_a_phone(site, opened):
-    """No view is wider than the screen."""
-    take(site, "seat", "x" * 128, "h" * 128)
-    page = opened("leases/seat", viewport={"width": 390, "height": 844})
-    for address in ("leases", "leases/seat", f"leases/seat~{'x' * 128}"):
-        view(page, address)
-        expect(page.locator("#leases table:visible").first).to_be_visible()
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
-
-
 def test_without_any(visitor):
     """The page says how to configure a template or a limit."""
     with Dashboard() as site:

@@ -154,17 +154,6 @@ def test_refused_calls_are_charted_and_named(site, opened):
     expect(figure(page, "refused")).to_have_text("few or none")
 
 
-def test_on_a_phone(site, opened):
-    """Nothing is wider than the screen."""
-    call(site, "edge", key="k" * 256)
-    page = opened("limits", viewport={"width": 390, "height": 844})
-    for address in ("limits", "limits/login", f"limits/edge~{'k' * 256}"):
-        view(page, address)
-        expect(page.locator("#limits .rules:visible, #limits table:visible").first).to_be_visible()
-        expect(page.locator("#limits .away-note")).to_be_hidden()
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
-
-
 def test_an_unknown_limit(opened):
     page = opened("limits/logon")
     note = page.locator("#limits .away-note")

@@ -96,16 +96,6 @@ def test_a_room_has_one_word_for_its_state(site, desk):
     assert page.problems == []
 
 
-def test_on_a_phone_nothing_is_wider_than_the_screen(desk):
-    """The page is as wide as the screen, and a room's row is complete."""
-    page = desk(390, 844)
-    assert page.evaluate("document.documentElement.scrollWidth") == 390
-    expect(row(page, "sale-09")).to_be_visible()
-    # The first says who has paused it, in a line of its own.
-    assert row(page, "sale-04").bounding_box()["height"] < 70
-    assert page.problems == []
-
-
 def test_a_row_opens_its_room_by_a_click_and_by_the_keyboard(desk):
     """A click anywhere in the row, or Enter, opens the room with its controls."""
     page = desk()
