@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from sidecar.cli import main
 from sidecar.visitors.visitor_number import visitor_number
 from tests.support.processes import CLEAN, WAITROOM, Process, run_command, wait_until
-from tests.support.site import ROOT, Site
+from tests.support.site import Site
 
 
 def run(*arguments, **environment) -> subprocess.CompletedProcess[str]:
@@ -348,14 +348,6 @@ def test_serve_says_plainly_that_the_page_is_missing(site, tmp_path):
     done = run("serve", "--config", str(file), WAITROOM_STATIC_DIR=str(tmp_path))
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == f"static_dir: there is no waiting.html in {tmp_path}"
-
-
-def test_page_makes_what_nginx_includes(tmp_path):
-    """nginx/waitroom/waiting.conf was made from static/waiting.html as it is now."""
-    made = (ROOT / "nginx" / "waitroom" / "waiting.conf").read_text(encoding="utf-8")
-    assert run("page").stdout == made
-    assert run("page", str(ROOT / "static" / "waiting.html")).stdout == made
-    assert '<!--# echo var="t_' not in made
 
 
 def test_page_says_what_it_cannot_make(tmp_path):

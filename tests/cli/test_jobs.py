@@ -254,15 +254,6 @@ def test_a_list_says_by_which_status_jobs_ended(run, submit):
         assert re.search(rf"\t{status}\t{state}\t", listed[id_])
 
 
-def test_what_was_completed_can_be_tried_again(run, submit, shown):
-    """A completed job is called again after a retry."""
-    id_ = submit("images", "--path", "ok")
-    said(run("jobs", "watch", id_, "--every", "0.2"))
-    said(run("jobs", "retry", id_))
-    said(run("jobs", "watch", id_, "--every", "0.2"))
-    assert (shown(id_)["state"], shown(id_)["attempts"]) == ("completed", 2)
-
-
 def test_an_online_job_is_waited_for_until_it_is_called(run, shown):
     """An online job shows its permit when it is called, and ends with `done`."""
     done = run("jobs", "submit", "door", "--wait", "--every", "0.2")

@@ -120,7 +120,8 @@ def test_the_settings_file_has_its_short_option_everywhere(words):
 
 
 @pytest.mark.parametrize(
-    "words", [*READS, ("page",), ("check-config",), ("rooms", "--help"), ("report", "shop")],
+    "words",
+    [READS[0], READS[-1], ("page",), ("check-config",), ("rooms", "--help"), ("report", "shop")],
     ids=" ".join,
 )  # fmt: skip
 def test_nothing_is_said_when_nobody_reads(url, words, tmp_path):

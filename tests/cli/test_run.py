@@ -186,12 +186,6 @@ def test_a_lost_lease_ends_the_command_or_warns(start, replica, on_loss, tmp_pat
         assert process.stdout.read() == ("ended\n" if on_loss == "kill" else "")
 
 
-def test_a_lease_is_renewed_while_the_command_runs(run, replica):
-    """The command takes longer than the term of five seconds."""
-    done = run("leases", "run", "brief", "long", "--", "sleep", "8")
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

@@ -4,7 +4,7 @@ from collections import defaultdict, deque
 
 import pytest
 
-from sidecar.cli.rooms.watch import RATE_S, SPAN_S, add_sample, calculate_rates, draw_curve
+from sidecar.cli.rooms.watch import RATE_S, add_sample, calculate_rates, draw_curve
 
 
 def sampled(*looks):
@@ -36,11 +36,6 @@ def test_rates_are_of_the_last_minute(looks, expected):
     found = calculate_rates(sampled(*looks))
     assert {name: found[name] for name in expected} == expected
     assert bool(found) is bool(expected)
-
-
-def test_old_samples_are_dropped():
-    samples = sampled((0, {}), (9, {}), (SPAN_S + 1, {}))
-    assert [sample.at_s for sample in samples] == [9, SPAN_S + 1]
 
 
 @pytest.mark.parametrize(

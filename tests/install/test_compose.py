@@ -4,8 +4,6 @@ No container is started. What can run without one does: the services' own comman
 nginx's own configuration, with this machine's addresses in place of the containers'.
 """
 
-import ast
-import json
 import re
 import shutil
 import subprocess
@@ -19,7 +17,6 @@ import pytest
 from sidecar.settings.file import DEFAULT_FILE
 from sidecar.settings.load import load
 from sidecar.settings.model import Settings
-from sidecar.settings.values import ENV_PREFIX
 from tests.install.compose import (
     BIN,
     COMPOSE,
@@ -40,7 +37,6 @@ from tests.install.compose import (
     read_upstreams,
     request_status,
 )
-from tests.support.commands import command as find_command
 from tests.support.processes import Process, free_port, wait_until
 
 INCLUDES = "/etc/nginx/waitroom"
@@ -160,16 +156,6 @@ def test_there_are_several_replicas():
     assert not {"container_name", "hostname", "ports"} & set(sidecar)
 
 
-def test_every_variable_is_a_setting():
-    """A variable of the image or the service that is ours names a setting of the code."""
-    environ = {**read_image_env(), **SERVICES["sidecar"]["environment"]}
-    ours = [name for name in environ if name.startswith(ENV_PREFIX)]
-    assert len(ours) == 5
-    for name in ours:
-        setting = name.removeprefix(ENV_PREFIX).lower().removesuffix("_file")
-        assert setting in Settings.model_fields, name
-
-
 def test_the_mounted_rooms_are_right(tmp_path):
     """deploy/docker/waitroom.toml and the service's environment are a configuration."""
     ((source, target, _),) = list_mounts("sidecar")
@@ -223,29 +209,6 @@ def test_secrets_are_files_that_no_commit_takes(tmp_path):
         file = tmp_path / "secrets" / name
         assert file.stat().st_mode & 0o777 == 0o644
         assert re.fullmatch(r"[0-9a-f]{64}\n", file.read_text())
-
-
-def test_commands_are_commands():
-    """`waitroom serve` and `waitroom healthcheck` are what starts and what is asked."""
-    stage = read_last_stage()
-    assert SERVICES["sidecar"]["command"] == json.loads(stage["CMD"]) == ["waitroom", "serve"]
-    check = stage["HEALTHCHECK"].partition("CMD ")[2]
-    assert json.loads(check) == SERVICES["sidecar"]["healthcheck"]["test"][1:]
-    for command in (["waitroom", "serve"], ["waitroom", "healthcheck"]):
-        assert find_command(command[1])
-    assert set(json.loads(check)) == {"waitroom", "healthcheck"}
-
-
-def test_the_origins_command_is_there():
-    """The shop's file is mounted where the command looks, and listens to what it asks."""
-    origin = SERVICES["origin"]
-    script = origin["command"][1]
-    ((source, target, _),) = list_mounts("origin")
-    assert f"{origin['working_dir']}/{script}" == f"{target}/{Path(script).name}"
-    assert (ROOT / source / Path(script).name).is_file()
-    # The last word of its health check is Python that parses.
-    assert origin["healthcheck"]["test"][1:3] == ["python", "-c"]
-    ast.parse(origin["healthcheck"]["test"][3])
 
 
 # The image.

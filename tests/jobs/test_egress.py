@@ -724,19 +724,3 @@ async def test_many_at_once(egress, target):
         task.cancel()
     await asyncio.gather(*silent, return_exceptions=True)
     await until(lambda: target.open() == 0)
-
-
-async def test_the_targets_moods(egress, target):
-    """What other tests rely on: it fails when it is told to, and for so many times."""
-    for mode, kind in (
-        ("down", "failed"),
-        ("429", "busy"),
-        ("500", "answered"),
-        ("ok", "answered"),
-    ):
-        await asyncio.to_thread(target.set_mood, mode, retry_after="1")
-        assert (await call(egress, target)).kind == kind
-    job = to_job("flaky?times=2&how=close")
-    kinds = [(await call(egress, target, job)).kind for _ in range(3)]
-    assert kinds == ["failed", "failed", "answered"]
-    await until(lambda: len(notes_of(target, job)) == 3)

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecar.jobs.model import make_job_id
 from sidecar.jobs.permits import MAX_LENGTH, Permit, PermitError, Permits, parse_target
 from sidecar.kit.errors import InputError
 
@@ -62,15 +61,6 @@ def test_what_was_signed_is_read(permit):
     assert parse_target(text) == permit.target
     assert re.fullmatch(r"[A-Za-z0-9_.~-]+", text)
     assert len(text) <= MAX_LENGTH
-
-
-@settings(max_examples=50)
-@given(st.integers(0, 2**63 - 1), st.integers(ENDS_MS, 10**16 - 1))
-def test_any_call_of_any_job(fence, expires_ms):
-    """Every number comes back."""
-    job = make_job_id()
-    text = permits().write(job, fence, expires_ms)
-    assert permits().verify(text) == Permit("images", job, fence, expires_ms)
 
 
 def test_it_is_an_hmac_over_all_of_it():

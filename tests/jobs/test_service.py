@@ -20,12 +20,8 @@ import pytest
 from tests.support.processes import free_port, wait_until
 from tests.support.target import PART
 from tests.support.works import (
-    JobClient,
     JobSystem,
-    Response,
     SubmittedJob,
-    now_us,
-    run_in_threads,
     sign_grant,
 )
 
@@ -180,24 +176,6 @@ def test_two_keys_name_no_job(place):
         assert place.shop.call("POST", "/jobs", order | {"idempotency_key": key}).status == 202
 
 
-def test_a_key_names_one_job_for_all_who_come_at_once(place):
-    """Ten at a time, at two replicas: one of them made it."""
-
-    def submit(replica: int) -> Response:
-        with JobClient(place.works.urls[replica], place.works.caller("shop")._token) as caller:
-            return caller.call("POST", "/jobs", {"target": "still", "idempotency_key": "crowd"})
-
-    answers = run_in_threads(*(partial(submit, number % 2) for number in range(10)))
-    assert sorted(answer.status for answer in answers) == [200] * 9 + [202]
-    assert len({answer.json["id"] for answer in answers}) == 1
-
-
-def test_a_key_is_its_callers_own(place):
-    mine = place.shop.submit(target="still", idempotency_key="ours")
-    theirs = place.press.submit(target="still", idempotency_key="ours")
-    assert mine.id != theirs.id
-
-
 @pytest.mark.parametrize(
     "change",
     [{"path": "ok/2"}, {"query": "a=1"}, {"headers": {"A": "b"}}, {"method": "POST", "body": "x"},
@@ -320,12 +298,6 @@ def test_what_is_wrong_with_an_order_is_said(place, order, says):
     assert any(says in problem for problem in answer.json["errors"]), answer.json["errors"]
 
 
-def test_all_that_is_wrong_is_said_at_once(place):
-    order = {"target": "images", "method": "DELETE", "path": "/ok", "callback_url": "ftp://x/"}
-    errors = place.shop.call("POST", "/jobs", order).json["errors"]
-    assert {error.partition(":")[0] for error in errors} == {"method", "path", "callback_url"}
-
-
 def test_many_are_submitted_at_once(place):
     """Each as if it came alone: with a key one job, and refused by itself."""
     key = {"target": "still", "path": "many", "idempotency_key": "many-1"}
@@ -379,23 +351,6 @@ def test_of_many_with_one_that_is_wrong_none_is_submitted(place):
         assert answer.status == 422
         assert answer.json["errors"][0].startswith(f"{says}: "), answer.json
     assert place.press.call("GET", "/jobs?target=still").json["jobs"] == before
-
-
-def test_a_job_for_later_runs_then(place):
-    """Lists say when. A time is written with any zone, and one in the past is now."""
-    sent = [
-        place.shop.submit(target="images", path="ok/later", delay=1.5),
-        place.shop.submit(target="images", path="ok/past", run_at="2020-02-29T10:00:00.5+05:30"),
-    ]
-    listed = {job["id"]: job for job in place.shop.call("GET", "/jobs?target=images").json["jobs"]}
-    run_at, none = (listed[one.id]["run_at"] for one in sent)
-    assert none is None
-    assert datetime.fromisoformat(run_at) > datetime.fromisoformat(sent[0].document["created_at"])
-    place.works.wait_for(one.id for one in sent)
-    later, past = (place.shop.call("GET", f"/jobs/{one.id}").json for one in sent)
-    assert (later["state"], past["state"]) == ("completed", "completed")
-    assert datetime.fromisoformat(later["started_at"]) >= datetime.fromisoformat(run_at)
-    assert later["run_at"] is None
 
 
 @pytest.mark.parametrize(
@@ -635,43 +590,6 @@ def test_a_result_is_whole_whatever_its_size(place, size):
     assert answer.headers["Content-Type"] == "application/octet-stream"
 
 
-def test_an_answer_that_is_too_large_is_no_result(place):
-    sent = place.shop.submit(target="images", path="huge", query="bytes=300001")
-    job = place.shop.job(sent.id, wait_s=20)
-    assert (job["state"], job["attempts"], job["result"]) == ("failed", 1, None)
-    assert "300,000" in job["error"]
-    assert place.shop.call("GET", f"/jobs/{sent.id}/body").status == 404
-
-
-def test_who_waits_for_a_job_hears_of_its_end(place):
-    """Of whatever end: here somebody cancels it."""
-    sent = place.shop.submit(target="still", path="ok/1")
-    waits = place.works.caller("shop", replica=1)
-    looked, cancelled = run_in_threads(
-        lambda: waits.job(sent.id, wait_s=30),
-        lambda: time.sleep(0.3) or place.shop.call("DELETE", f"/jobs/{sent.id}"),
-    )
-    assert (cancelled.status, looked["state"]) == (200, "cancelled")
-
-
-def test_who_waits_in_vain_hears_how_it_stands(place):
-    sent = place.shop.submit(target="still", path="ok/1")
-    began_us = now_us()
-    assert place.shop.job(sent.id, wait_s=1)["state"] == "pending"
-    assert now_us() - began_us >= 1_000_000
-
-
-def test_many_wait_at_a_time(place):
-    """Each for its own."""
-    sent = [place.shop.submit(target="images", path="slow", query=f"seconds=0.5&n={n}")
-            for n in range(8)]  # fmt: skip
-    callers = [place.works.caller("shop", replica=n % 2) for n in range(8)]
-    jobs = run_in_threads(*(partial(caller.job, one.id, 20)
-                      for caller, one in zip(callers, sent, strict=True)))  # fmt: skip
-    assert [job["id"] for job in jobs] == [one.id for one in sent]
-    assert {job["state"] for job in jobs} == {"completed"}
-
-
 # Cancelled, tried again ---------------------------------------------------------------------------
 
 
@@ -760,24 +678,6 @@ def test_an_answer_that_is_a_failure_is_kept(place):
     counters = place.shop.target("strict")["counters"]
     assert counters["failed"] == before.get("failed", 0) + 3
     assert counters.get("completed", 0) == before.get("completed", 0)
-
-
-def test_what_a_status_means_is_said_by_the_target(place):
-    """Where `fail_on` is empty, any answer is a result."""
-    sent = place.shop.submit(target="lax", path="status/404")
-    job = place.shop.job(sent.id, wait_s=20)
-    assert (job["state"], job["status"], job["error"]) == ("completed", 404, None)
-
-
-def test_what_was_completed_is_tried_again(place):
-    """And what came of it is forgotten."""
-    sent = place.shop.submit(target="lax", path="status/500")
-    job = place.shop.job(sent.id, wait_s=20)
-    assert (job["state"], job["status"], job["attempts"]) == ("completed", 500, 1)
-    again = place.shop.call("POST", f"/jobs/{sent.id}/retry")
-    assert (again.status, again.json["result"]) == (202, None)
-    job = place.shop.job(sent.id, wait_s=20)
-    assert (job["state"], job["attempts"]) == ("completed", 2)
 
 
 def test_only_what_has_ended_is_tried_again(place):
@@ -1038,15 +938,6 @@ def test_the_history_of_a_target_counts_what_became_of_its_jobs(place):
 # What takes some seconds --------------------------------------------------------------------------
 
 
-def test_a_job_that_waits_too_long_expires(place):
-    id_ = place.early["expired"].id
-    wait_until(lambda: place.shop.job(id_)["state"] == "expired", "its end")
-    job = place.shop.job(id_)
-    assert (job["position"], job["attempts"]) == (None, 0)
-    assert job["error"] == "it waited longer than pending_ttl"
-    assert place.shop.target("short")["waiting"] == 0
-
-
 def test_a_callback_is_signed_and_says_how_it_ended(place):
     """Completed, failed or expired."""
     for name, state in (("later", "completed"), ("dead", "failed"), ("expired", "expired")):
@@ -1073,14 +964,6 @@ def signature(came: Came) -> str:
     parts = dict(part.split("=", 1) for part in came.headers["X-Waitroom-Signature"].split(","))
     said = parts["t"].encode() + b"." + came.body
     return f"t={parts['t']},v1={hmac.digest(SECRET.encode(), said, hashlib.sha256).hex()}"
-
-
-def test_a_callback_that_was_not_taken_comes_again(place):
-    """Until it is taken, and then no more."""
-    wait_until(lambda: len(place.receiver.of("later/503")) == 2, "the second callback")
-    first, second = place.receiver.of("later/503")
-    assert first.headers["X-Waitroom-Delivery"] == second.headers["X-Waitroom-Delivery"]
-    assert first.body == second.body
 
 
 def test_a_callback_follows_no_redirect(place):

@@ -56,14 +56,6 @@ async def test_racers_with_the_same_id_are_one_call(replicas, algorithm):
 
 
 @pytest.mark.parametrize("algorithm", ALL)
-async def test_each_key_has_its_own(make, algorithm):
-    """Each key has a limit of its own, and decisions come in the order of the calls."""
-    store = make(algorithm, limit=1)
-    decisions = await store.acquire_each([Call(key) for key in "abacba"])
-    assert [one.outcome is GRANTED for one in decisions] == [True, True, False, True, False, False]
-
-
-@pytest.mark.parametrize("algorithm", ALL)
 async def test_many_are_decided_in_parts(make, algorithm):
     """Over several script calls no call is lost or counted twice."""
     store = make(algorithm, limit=UNITS_LIMIT)
@@ -76,16 +68,6 @@ async def test_many_are_decided_in_parts(make, algorithm):
     first = {key: next(ask.cost for ask in asks if ask.key == key) for key in permits}
     assert permits == (asked if algorithm in BURSTS else first)
     assert [one.outcome for one in decisions[-2:]] == [GRANTED, REFUSED]
-
-
-@pytest.mark.parametrize("algorithm", BURSTS)
-async def test_a_call_takes_what_it_costs(make, algorithm):
-    """A call takes its cost. A rest that is too small for one call may be enough for the next."""
-    store = make(algorithm, limit=10)
-    decisions = await store.acquire_each([Call(cost=cost) for cost in (4, 5, 2, 1, 1)])
-    assert [one.outcome is GRANTED for one in decisions] == [True, True, False, True, False]
-    assert [one.remaining for one in decisions] == [6, 1, 0, 0, 0]
-    assert all(one.limit == 10 and one.reset_us > BEGIN for one in decisions)
 
 
 @pytest.mark.parametrize("algorithm", ALL)
@@ -162,17 +144,6 @@ async def test_a_clock_that_goes_back_grants_no_more(make, clock, algorithm):
 
 
 @pytest.mark.parametrize("algorithm", ALL)
-async def test_a_refused_call_is_not_remembered(make, clock, algorithm):
-    """After a refusal the same id is a new call."""
-    store = make(algorithm, limit=1)
-    await store.acquire(Call(id="a"))
-    refused = await store.acquire(Call(id="b"))
-    assert (refused.outcome, refused.permit) == (REFUSED, "")
-    clock.now = refused.at_us
-    assert (await store.acquire(Call(id="b"))).outcome is GRANTED
-
-
-@pytest.mark.parametrize("algorithm", ALL)
 async def test_a_call_without_an_id_leaves_nothing_but_its_count(make, algorithm):
     """A call without an id writes one key, and has a permit only with concurrency."""
     store = make(algorithm, limit=2)
@@ -194,23 +165,6 @@ async def test_a_key_without_a_limit_is_not_counted(make, algorithm):
         assert {one.outcome for one in decisions} == {Outcome.UNLIMITED}
         assert {(one.limit, one.permit) for one in decisions} == {(UNLIMITED, "")}
     assert set(await key_ttls_ms(store)) == {"values", "revisions", "digest"}
-
-
-@pytest.mark.parametrize("algorithm", BURSTS)
-async def test_a_limit_set_at_run_time_holds_from_the_next_call(make, algorithm):
-    """A limit set at run time replaces the configured one; None resets it."""
-    store = make(algorithm, limit=1, values={"a": 2})
-    assert await granted(store, 9, key="a") == 2
-    await store.set_value("a", 5)
-    assert await store.read_values() == {"a": 5}
-    assert await granted(store, 9, key="a") == 3
-    await store.set_value("a", 4)
-    refused = await store.acquire(Call("a"))
-    assert (refused.outcome, refused.limit) == (REFUSED, 4)
-    assert await granted(store, 9, key="b") == 1
-    await store.set_value("a", None)
-    assert await store.read_values() == {}
-    assert (await store.acquire(Call("a"))).limit == 2
 
 
 # Looking ---------------------------------------------------------------------------------------

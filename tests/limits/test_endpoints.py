@@ -81,32 +81,6 @@ async def asked(site, path: str, *header: str) -> int:
     return answer.status
 
 
-async def test_a_program_needs_a_token(service):
-    """Every endpoint below /v1/ needs the service token or the admin token, as a bearer."""
-    for at in ("/v1/limits", "/v1/leases", "/v1/leases/{name}/a?holder=b", "/v1/nothing",
-               "/%761/limits"):  # fmt: skip
-        # One for each: after ten wrong tokens the admin token would not be looked at.
-        site = await service(limit=FIXED, lease={"term": 60})
-        path = at.replace("{name}", site.name)
-        assert await asked(site, path) == 401
-        assert await asked(site, path, "Bearer ") == 401
-        assert await asked(site, path, "Bearer wrong-token-for-tests") == 401
-        assert await asked(site, path, f"Basic {SERVICE_TOKEN}") == 401
-        assert await asked(site, path, "Bearer \xff") == 401
-        assert await asked(site, path, f"Bearer {SERVICE_TOKEN}") in {200, 404}
-        assert await asked(site, path, f"bearer {ADMIN_TOKEN}") in {200, 404}
-
-
-async def test_the_service_token_opens_nothing_else(service):
-    """The service token opens no endpoint of operators."""
-    site = await service(limit=FIXED)
-    assert await asked(site, "/admin/rooms", f"Bearer {SERVICE_TOKEN}") == 401
-    site = await service(limit=FIXED, admin_token="")
-    assert await asked(site, "/admin/rooms", f"Bearer {SERVICE_TOKEN}") == 403
-    assert await asked(site, "/v1/limits", f"Bearer {SERVICE_TOKEN}") == 200
-    assert await asked(site, "/v1/limits", "Bearer ") == 401
-
-
 async def test_without_any_token_the_api_is_off(service):
     """Without tokens the API is off and says which setting switches it on; the admin token alone
     opens it."""

@@ -11,10 +11,3 @@ from tests.support.room_machine import RoomMachine
 def test_a_room_does_what_the_model_says_and_keeps_every_promise(store_url):
     """The room equals its model after each random step."""
     run_machine(RoomMachine, store_url, examples=200, steps=50)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_the_same_where_redis_takes_no_functions(redis_socket):
-    """Scripts run by EVALSHA, as on Redis 6.2."""
-    run_machine(RoomMachine, (f"unix://{redis_socket}"), examples=200, steps=50, by_functions=False)

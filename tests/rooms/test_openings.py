@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from sidecar.lottery.commitment import compute_commitment, compute_lot, derive_secret
+from sidecar.lottery.commitment import compute_commitment
 from sidecar.lottery.service import Draws
 from sidecar.rooms.places import add_drawn_order, find_lot, make_hidden_order
 from sidecar.rooms.redis_keys import room_key
@@ -359,34 +359,6 @@ async def test_the_rooms_own_rate_and_cap_hold_again_after_the_event(shop, turn)
     assert (await store.snapshot()).active == 1
     turn.now_ms = CLOSES
     assert (await store.snapshot()).active == 6
-
-
-async def test_joining_early_or_late_makes_no_difference(redis, shop, turn):
-    """In thirty draws of forty visitors, the mean place of the first and the last ten is within
-    three standard errors of the middle."""
-    early, late = [], []
-    for number in range(30):
-        event = {**SALE, "name": f"sale-{number}"}
-        store = shop(event=event)
-        secret = derive_secret(
-            "k" * 32, "shop", RoomSettings(total_active_users=0, events=[event]).events[0]
-        )
-        turn.now_ms = BEGINS
-        visitors = [f"visitor-{number}-{n}" for n in range(40)]
-        for at in range(0, 40, 10):
-            await asyncio.gather(
-                *(
-                    store.enter(v, lot=Lot(compute_lot(secret, v) / 2**50, BEGINS))
-                    for v in visitors[at : at + 10]
-                )
-            )
-            turn.forward(1)
-        line = await list_waiting(redis, store)
-        early += [line.index(visitor) for visitor in visitors[:10]]
-        late += [line.index(visitor) for visitor in visitors[-10:]]
-    error = ((40**2 - 1) / 12 / 300 * 30 / 39) ** 0.5
-    for places in (early, late):
-        assert abs(sum(places) / 300 - 19.5) < 3 * error
 
 
 # The close and the next event -------------------------------------------------------------------

@@ -83,11 +83,6 @@ def errors(calls, weights):
     return first, window
 
 
-def some_weights(seed):
-    draw = Random(seed)
-    return tuple(draw.randint(1, 20) for _ in range(draw.randint(2, 4)))
-
-
 # Shares ---------------------------------------------------------------------------------------
 
 
@@ -103,17 +98,6 @@ async def test_each_line_has_its_share_in_any_window_of_calls(redis, make_room_s
     assert window <= 1
     for round_ in zip(*[iter(calls)] * sum(weights), strict=False):
         assert [round_.count(line) for line in range(len(weights))] == list(weights)
-
-
-@pytest.mark.parametrize("seed", range(6))
-async def test_any_weights_are_kept(redis, make_room_store, seed):
-    """The share is exact within one call from the beginning, so within two in any stretch."""
-    weights = some_weights(seed)
-    room = Lines(redis, make_room_store, weights)
-    await room.fill(150)
-    first, window = errors(await room.call(150), weights)
-    assert first < 1
-    assert window < 2
 
 
 async def test_it_makes_no_difference_how_many_a_script_calls(redis, make_room_store):
@@ -287,11 +271,3 @@ async def test_a_newcomer_is_told_the_place_in_the_own_line(redis, make_room_sto
         assert (standing.ahead, standing.line) == (ahead, 0 if name else 1)
     assert [s.calls for s in standings] == [0, 4, 1, 6]
     assert [s.line_waiting for s in standings] == [1, 4, 2, 5]
-
-
-def test_the_measure_of_shares_is_right():
-    """The other tests of this file use this measure."""
-    assert errors([0, 1] * 5, (1, 1)) == (Fraction(1, 2), Fraction(1, 2))
-    assert errors([0, 0, 1, 1], (1, 1)) == (1, 1)
-    assert errors([1, 0, 0, 1], (1, 1)) == (Fraction(1, 2), 1)
-    assert errors([*[1] * 9, 0] * 2, (1, 9)) == (Fraction(9, 10), Fraction(9, 10))

@@ -15,7 +15,7 @@ from sidecar.storage.redis.connect import close, connect
 from sidecar.visitors.model import Ticket
 from sidecar.webhooks import calls as module
 from sidecar.webhooks import deliveries as kept
-from sidecar.webhooks.calls import BATCH_SIZE, CallPage, Cursor, create_ticket
+from sidecar.webhooks.calls import BATCH_SIZE, create_ticket
 from sidecar.webhooks.messages import compose_message
 from sidecar.webhooks.model import CalledVisitor, CallNotice
 from sidecar.webhooks.settings import Webhook
@@ -461,23 +461,6 @@ async def test_a_store_that_does_not_answer_is_tried_again(world, tmp_path, rece
 
 
 # By itself.
-
-
-def test_a_cursor_tells_what_was_lost():
-    """Calls are lost if the last event that was read is gone from the stream and the room had more
-    calls than were read. A room that was imported has a higher number, and has lost nothing."""
-    call = CalledVisitor("v", 5)
-    page = CallPage([call], "6-0", is_end=True, total_calls=10, is_gone=True)
-    assert Cursor("4-0", 7).advance(page) == (Cursor("6-0", 10), 2)
-    assert Cursor("4-0", 9).advance(page) == (Cursor("6-0", 10), 0)
-    kept = CallPage([call], "6-0", is_end=True, total_calls=10, is_gone=False)
-    assert Cursor("4-0", 7).advance(kept) == (Cursor("6-0", 10), 0)
-    more = CallPage([call], "6-0", is_end=False, total_calls=10, is_gone=True)
-    assert Cursor("4-0", 7).advance(more) == (Cursor("6-0", 8), 0)
-    # I expect a store that was emptied to count anew, and nothing to be lost by it.
-    fewer = CallPage([], "6-0", is_end=True, total_calls=1, is_gone=True)
-    assert Cursor("4-0", 7).advance(fewer) == (Cursor("6-0", 1), 0)
-    assert Cursor.read(None) is Cursor.read("{") is Cursor.read("[]") is None
 
 
 def test_a_ticket_is_made_of_what_the_call_says():
