@@ -569,6 +569,22 @@ async def test_what_is_too_much_is_let_go(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.count("ends_lost") == 1
 
 
+async def test_replicas_share_an_address():
+    """All replicas of a machine listen at the one address of their settings file: each report
+    reaches one of them, and when one has stopped, the other."""
+    address, ends = f"127.0.0.1:{free_port()}", Ends()
+    async with listen(address, ends):
+        async with listen(address, ends):
+            for fence in range(9):
+                with sender(address) as talker:
+                    talker.send(HEAD + made("images", JOB, fence=fence).encode() + b" 200")
+            await ends.until(9)
+        with sender(address) as talker:
+            talker.send(HEAD + made("images", JOB, fence=9).encode() + b" 200")
+        await ends.until(10)
+    assert sorted(fence for _, fence, _ in ends.ended) == list(range(10))
+
+
 @pytest.mark.parametrize("address", ["192.0.2.1:1", "unix:/nowhere/done"])
 async def test_an_address_that_cannot_be_listened_on(address):
     """Is a problem of the settings, and is named."""

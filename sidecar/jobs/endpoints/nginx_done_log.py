@@ -145,6 +145,9 @@ def _open_listener(address: str) -> socket.socket:
         )
     listener = socket.socket(family, socket.SOCK_DGRAM)
     try:
+        if family != socket.AF_UNIX:
+            # The replicas of a machine share a settings file. Each report reaches one of them.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listener.bind(name)
         if family == socket.AF_UNIX:
             # Only this user and its group, to which nginx belongs, may send reports.
