@@ -14,7 +14,6 @@ from sidecar.rooms.settings import RoomSettings
 from sidecar.storage.redis.connect import close, connect
 from sidecar.visitors.model import Ticket
 from sidecar.webhooks import calls as module
-from sidecar.webhooks import deliveries as kept
 from sidecar.webhooks.calls import BATCH_SIZE, create_ticket
 from sidecar.webhooks.messages import compose_message
 from sidecar.webhooks.model import CalledVisitor, CallNotice
@@ -308,23 +307,6 @@ async def test_who_comes_before_a_retry_is_not_in_it(world, receiver, hook):
     await until(lambda: replica.counted("delivered") == 1, "the retry")
     assert told(receiver) == [came, waits, waits]
     assert (replica.counted("came"), replica.counted("failed")) == (1, 0)
-
-
-async def test_too_many_drop_the_oldest(monkeypatch, world, receiver, hook):
-    """The message that is being sent stays. The oldest behind it is dropped, counted and logged."""
-    monkeypatch.setattr(kept, "QUEUE_LIMIT", 1)
-    receiver.answers = [None]
-    replica = await world.start(hook)
-    visitors = []
-    with capture_logs() as logs:
-        for _ in range(4):
-            visitors += await world.call_and_check()
-            await until(lambda: len(receiver.came) == 1, "the first")
-    assert replica.counted("dropped") == replica.counted("dropped", "called") == 2
-    assert [line["event"] for line in logs if "dropped" in line["event"]] == ["webhook_dropped"] * 2
-    receiver.let_go()
-    await until(lambda: replica.counted("delivered") == 2, "the last")
-    assert told(receiver) == [visitors[0], visitors[3]]
 
 
 async def test_too_many_that_cannot_be_enqueued_drop_the_oldest(monkeypatch, world, receiver, hook):

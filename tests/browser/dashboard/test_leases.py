@@ -93,15 +93,6 @@ def test_releasing(site, opened):
     assert holders["one"] == newer
 
 
-def test_a_no_changes_nothing(site, opened):
-    take(site, "seat", "N", "anna")
-    page = opened("leases/seat~N")
-    row(page, "anna").get_by_role("button", name=re.compile("Release")).click()
-    page.get_by_role("button", name="Cancel").click()
-    expect(row(page, "anna")).to_be_visible()
-    assert site.api("GET", "/leases/seat/N/queue")["held"] == 1
-
-
 def test_pages_and_a_search(site, opened):
     """A page has 50 rows. Turning the page clears the selection."""
     for number in range(120):
