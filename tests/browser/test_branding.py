@@ -43,10 +43,7 @@ h1 { cursor: url(https://evil.test/d), auto }
 
 @pytest.fixture(scope="module")
 def site():
-    rooms = {
-        "own": {"total_active_users": 0, **LOOK},
-        "plain": {"total_active_users": 0},
-    }
+    rooms = {"own": {"total_active_users": 0, **LOOK}, "plain": {"total_active_users": 0}}
     locations = "".join(gated(f"/{room}/", room=room) for room in rooms)
     with Site(rooms=rooms, locations=locations) as site:
         yield site

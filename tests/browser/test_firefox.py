@@ -9,10 +9,7 @@ from tests.support.site import ADMIN_TOKEN, Site, gated
 from waitroom import Client
 
 QUICK = {"total_active_users": 1, "heartbeat_interval": 1}
-ROOMS = {
-    "shop": QUICK,
-    "sale": QUICK,
-}
+ROOMS = {"shop": QUICK, "sale": QUICK}
 #: Script that stores all titles and icons of the page, for reading on the next page.
 REMEMBER = """(() => {
     const note = () => sessionStorage.setItem('seen', (sessionStorage.getItem('seen') ?? '')

@@ -11,10 +11,7 @@ from tests.support.site import ROOT, Site, gated
 @pytest.fixture(scope="module")
 def site():
     shop = {"total_active_users": 1, "template": "cloudflare.html", "heartbeat_interval": 1}
-    rooms = {
-        "turns": shop,
-        "plain": shop,
-    }
+    rooms = {"turns": shop, "plain": shop}
     templates = ROOT / "tests" / "support" / "templates"
     locations = "".join(gated(f"/{room}/", to="http://origin/page/", room=room) for room in rooms)
     with Site(rooms=rooms, locations=locations, settings={"template_dir": str(templates)}) as site:

@@ -57,12 +57,7 @@ def reload_sooner(page, site):
 
 
 @pytest.mark.parametrize(
-    "script",
-    [
-        None,
-        "fetch = () => { throw new Error('it dies'); }",
-    ],
-    ids=["never arrives", "dies"],
+    "script", [None, "fetch = () => { throw new Error('it dies'); }"], ids=["never arrives", "dies"]
 )
 def test_without_its_script_the_page_enters(site, full, visitor, script):
     page = visitor()

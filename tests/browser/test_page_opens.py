@@ -61,11 +61,7 @@ def test_the_countdown_opens_by_itself(site, visitor):
     without JavaScript. Each visitor gets a different place."""
     pages = [visitor(), visitor(), visitor(java_script_enabled=False)]
     now = time.time()
-    event = {
-        "name": "sale",
-        "prequeue_from": iso(now + 6),
-        "opens_at": iso(now + 12),
-    }
+    event = {"name": "sale", "prequeue_from": iso(now + 6), "opens_at": iso(now + 12)}
     site.admin("PATCH", "/rooms/sale", {"events": [event]})
     for page in pages:
         page.goto(f"{site.url}/page/sale")

@@ -454,12 +454,7 @@ def test_before_the_opening_there_is_something_to_do(play):
 def test_the_message_is_in_the_visitors_language(play):
     """The page chooses among the message's languages by itself, also one that it does not speak. As
     on the replica, the text without a language is for all others."""
-    texts = {
-        "de": "Weiter um 9",
-        "en": "Back then",
-        "sv": "Fortsätter 9",
-        "zh-TW": "九點繼續",
-    }
+    texts = {"de": "Weiter um 9", "en": "Back then", "sv": "Fortsätter 9", "zh-TW": "九點繼續"}
     message = {"message": "Back at 9", "messages": texts}
     for locale, shown in (("de-CH", texts["de"]), ("sv-SE", texts["sv"]), ("en-US", texts["en"]),
                           ("zh-HK", texts["zh-TW"]), ("fi-FI", "Back at 9")):  # fmt: skip

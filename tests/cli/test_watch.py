@@ -41,17 +41,11 @@ def test_rates_are_of_the_last_minute(looks, expected):
 @pytest.mark.parametrize(
     ("values", "width", "top", "blocks"),
     [
-        ((), 5, 1, ""),
-        ((0, 0), 5, 1, "▁▁"),
-        ((0, 1, 700), 5, 1, "▁▂█"),
-        ((0, 1, 1), 5, 2, "▁▅▅"),
-        ((3,), 5, 3, "█"),
-        ((0, 0, 0, 7, 7, 7, 7), 4, 7, "▁▁██"),
-        ((0, 7), 1, 7, "█"),
-        ((0, 7), 0, 7, ""),
-        ((0, 0), 5, 0, "▁▁"),
+        ((), 5, 1, ""), ((0, 0), 5, 1, "▁▁"), ((0, 1, 700), 5, 1, "▁▂█"), ((0, 1, 1), 5, 2, "▁▅▅"),
+        ((3,), 5, 3, "█"), ((0, 0, 0, 7, 7, 7, 7), 4, 7, "▁▁██"), ((0, 7), 1, 7, "█"),
+        ((0, 7), 0, 7, ""), ((0, 0), 5, 0, "▁▁"),
     ],
-)
+)  # fmt: skip
 def test_a_curve_is_of_blocks(values, width, top, blocks):
     """The last one is what is now; hardly anybody is more than nobody."""
     assert draw_curve(tuple(enumerate(values)), width, top=top) == blocks

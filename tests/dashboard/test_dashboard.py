@@ -73,14 +73,10 @@ async def test_no_rooms_cookie_is_the_dashboards():
 @pytest.mark.parametrize(
     ("name", "token", "status"),
     [
-        ("me", "wrong", 401),
-        ("me", "", 401),
-        ("me", ADMIN_TOKEN + "x", 401),
-        ("me", "é\udcff", 401),
-        ("", ADMIN_TOKEN, 422),
-        (" \x00\n\u2028", ADMIN_TOKEN, 422),
+        ("me", "wrong", 401), ("me", "", 401), ("me", ADMIN_TOKEN + "x", 401),
+        ("me", "é\udcff", 401), ("", ADMIN_TOKEN, 422), (" \x00\n\u2028", ADMIN_TOKEN, 422),
     ],
-)
+)  # fmt: skip
 async def test_nobody_without_the_token_or_a_name(site, name, token, status):
     """No cookie is set, and the page says what is wrong."""
     form = f"name={name}&token={token}".encode(errors="surrogateescape")
@@ -236,21 +232,15 @@ async def test_a_session_is_as_good_as_the_token(site):
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
-        ({}, 200),
-        ({"Sec-Fetch-Site": "same-origin"}, 200),
+        ({}, 200), ({"Sec-Fetch-Site": "same-origin"}, 200),
         ({"Sec-Fetch-Site": "same-origin", "Origin": "https://behind.a.proxy"}, 200),
-        ({"Origin": "http://HOST"}, 200),
-        ({"X-Waitroom-CSRF": ""}, 403),
-        ({"X-Waitroom-CSRF": "x"}, 403),
-        ({"X-Waitroom-CSRF": "é"}, 403),
-        ({"Sec-Fetch-Site": "cross-site"}, 403),
-        ({"Sec-Fetch-Site": "same-site"}, 403),
-        ({"Origin": "http://elsewhere"}, 403),
-        ({"Origin": "null"}, 403),
-        ({"Origin": "http://[bad"}, 403),
-        ({"Authorization": "Bearer wrong"}, 401),
+        ({"Origin": "http://HOST"}, 200), ({"X-Waitroom-CSRF": ""}, 403),
+        ({"X-Waitroom-CSRF": "x"}, 403), ({"X-Waitroom-CSRF": "é"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403), ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Origin": "http://elsewhere"}, 403), ({"Origin": "null"}, 403),
+        ({"Origin": "http://[bad"}, 403), ({"Authorization": "Bearer wrong"}, 401),
     ],
-)
+)  # fmt: skip
 async def test_a_change_must_come_from_the_page(site, headers, status):
     """With the cookie alone, or from another origin, nothing is changed; a wrong bearer token is
     not made good by a session."""

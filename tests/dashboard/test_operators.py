@@ -264,17 +264,12 @@ async def test_the_header_counts_from_listed_addresses_alone(site, sources):
 @pytest.mark.parametrize(
     ("sources", "peer", "counts"),
     [
-        ({UNIX}, None, True),
-        ({UNIX}, "", True),
-        ({UNIX}, "127.0.0.1", False),
-        (HERE, None, False),
-        (HERE, "::ffff:127.0.0.1", True),
-        (HERE, "128.0.0.1", False),
-        (HERE, "unix", False),
+        ({UNIX}, None, True), ({UNIX}, "", True), ({UNIX}, "127.0.0.1", False), (HERE, None, False),
+        (HERE, "::ffff:127.0.0.1", True), (HERE, "128.0.0.1", False), (HERE, "unix", False),
         ({ip_network("fd00::/8")}, "fd00::1", True),
         ({ip_network("fd00::/8")}, "fd00::1%eth0", True),
     ],
-)
+)  # fmt: skip
 def test_where_a_header_comes_from(sources, peer, counts):
     headers = CIMultiDictProxy(CIMultiDict({HEADER: "anna"}))
     found = ProxySignIn(HEADER, frozenset(sources)).find_name(headers, peer)

@@ -31,16 +31,10 @@ async def test_newcomers(replica):
 @pytest.mark.parametrize(
     ("scheme", "is_secure"),
     [
-        ("https", True),
-        ("HTTPS", True),
-        ("https, http", True),
-        (" Https ,http,http", True),
-        ("http", False),
-        ("http, https", False),
-        ("httpsx", False),
-        ("", False),
+        ("https", True), ("HTTPS", True), ("https, http", True), (" Https ,http,http", True),
+        ("http", False), ("http, https", False), ("httpsx", False), ("", False),
     ],
-)
+)  # fmt: skip
 async def test_the_cookie_is_secure_where_the_request_was(replica, scheme, is_secure):
     """Secure follows X-Forwarded-Proto: the first scheme of several is the visitor's."""
     site = await replica()
@@ -102,15 +96,11 @@ async def test_a_ticket_waits_then_enters(replica):
 @pytest.mark.parametrize(
     ("method", "site_of", "status"),
     [
-        ("POST", "cross-site", 401),
-        ("PUT", "cross-site", 401),
-        ("POST", "same-site", 204),
-        ("POST", "same-origin", 204),
-        ("POST", None, 204),
-        ("GET", "cross-site", 204),
+        ("POST", "cross-site", 401), ("PUT", "cross-site", 401), ("POST", "same-site", 204),
+        ("POST", "same-origin", 204), ("POST", None, 204), ("GET", "cross-site", 204),
         (None, "cross-site", 204),
     ],
-)
+)  # fmt: skip
 async def test_a_post_from_another_site_takes_nobodys_cookie(replica, method, site_of, status):
     """The browser leaves the cookie out; a new one would take the place of a pass."""
     site = await replica()
@@ -171,19 +161,16 @@ CRAWLERS = [
         ({"Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script", "Accept": "*/*"}, False),
         ({"Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty", "Accept": "*/*"}, False),
         ({"Sec-Fetch-Mode": "cors", "Accept": "application/json"}, False),
-        ({"Accept": "application/json"}, True),
-        ({**FRAME, "Sec-Fetch-Site": "cross-site"}, False),
+        ({"Accept": "application/json"}, True), ({**FRAME, "Sec-Fetch-Site": "cross-site"}, False),
         ({**FRAME, "Sec-Fetch-Site": "same-site"}, True),
         ({**FRAME, "Sec-Fetch-Site": "same-origin"}, True),
         ({"Sec-Fetch-Mode": "navigate", "Sec-Purpose": "prefetch;prerender"}, False),
-        ({"Purpose": "prefetch"}, False),
-        ({"Accept": "image/avif,image/webp,*/*;q=0.8"}, False),
-        ({"Accept": "text/css,*/*;q=0.1"}, False),
-        ({**OLD_SCRIPT, "Referer": "/"}, False),
+        ({"Purpose": "prefetch"}, False), ({"Accept": "image/avif,image/webp,*/*;q=0.8"}, False),
+        ({"Accept": "text/css,*/*;q=0.1"}, False), ({**OLD_SCRIPT, "Referer": "/"}, False),
         ({"Accept": "*/*", "User-Agent": "curl/8"}, True),
         ({"Accept": "application/vnd.api+json"}, True),
     ],
-)
+)  # fmt: skip
 async def test_who_takes_a_place(replica, headers, takes):
     """Navigations and programs do; images, scripts, fetches and prefetches do not."""
     site = await replica()

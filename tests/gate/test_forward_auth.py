@@ -110,8 +110,7 @@ async def test_a_refusal_is_never_a_yes(gate, wanted, status):
 
 
 @pytest.mark.parametrize(
-    ("settings", "state"),
-    [({"max_waiting": 0}, "full"), ({"queueing_method": "reject"}, "closed")],
+    ("settings", "state"), [({"max_waiting": 0}, "full"), ({"queueing_method": "reject"}, "closed")]
 )
 async def test_who_may_not_wait(gate, settings, state):
     """The page says so; no place, no cookie."""
@@ -203,14 +202,11 @@ async def test_what_takes_no_place(gate):
 @pytest.mark.parametrize(
     ("referer", "leads_to"),
     [
-        ("https://shop.example/form?a=1", "/form?a=1"),
-        ("https://elsewhere.example/form", "/"),
-        ("https://shop.example//elsewhere.example/", "/"),
-        ("https://shop.example", "/"),
-        ("nonsense", "/"),
-        (f"https://shop.example/{'a' * 3000}", "/"),
+        ("https://shop.example/form?a=1", "/form?a=1"), ("https://elsewhere.example/form", "/"),
+        ("https://shop.example//elsewhere.example/", "/"), ("https://shop.example", "/"),
+        ("nonsense", "/"), (f"https://shop.example/{'a' * 3000}", "/"),
     ],
-)
+)  # fmt: skip
 async def test_what_was_sent_is_never_asked_for_by_get(gate, referer, leads_to):
     """The page says that it has not arrived, and leads back to where it was sent from."""
     ask = await gate()

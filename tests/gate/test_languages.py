@@ -86,17 +86,14 @@ def test_no_ascii_punctuation_stands_beside_chinese(tag):
 @pytest.mark.parametrize(
     ("tag", "opening"),
     [
-        ("de", "1. Dezember 2026, 15:00 GMT+01:00"),
-        ("fr", "1 décembre 2026, 15:00 UTC+01:00"),
+        ("de", "1. Dezember 2026, 15:00 GMT+01:00"), ("fr", "1 décembre 2026, 15:00 UTC+01:00"),
         ("ar", "1 ديسمبر 2026، 3:00 م غرينتش\u200e+01:00"),
-        ("hi", "1 दिसंबर 2026, 3:00 pm GMT+01:00"),
-        ("ja", "2026年12月1日 15:00 GMT+01:00"),
-        ("ko", "2026년 12월 1일 오후 3:00 GMT+01:00"),
-        ("zh-CN", "2026年12月1日 15:00 GMT+01:00"),
+        ("hi", "1 दिसंबर 2026, 3:00 pm GMT+01:00"), ("ja", "2026年12月1日 15:00 GMT+01:00"),
+        ("ko", "2026년 12월 1일 오후 3:00 GMT+01:00"), ("zh-CN", "2026年12月1日 15:00 GMT+01:00"),
         ("zh-TW", "2026年12月1日 下午3:00 GMT+01:00"),
         ("tlh", "December 1, 2026, 3:00 PM GMT+01:00"),
     ],
-)
+)  # fmt: skip
 def test_a_date_is_written_as_people_write_it(tag, opening):
     """Without JavaScript, in the event's time zone. In a language that is not known, in English."""
     event = {"name": "sale", "timezone": "Europe/Zurich", "opens_at": "2026-12-01 15:00"}

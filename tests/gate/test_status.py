@@ -347,8 +347,7 @@ def test_not_all_ask_at_the_beginning(before_ms, draw, seconds):
 
 
 @pytest.mark.parametrize(
-    ("prequeue_in", "seconds"),
-    [(None, 40 + 2 / 2), (59, 40 + 6 / 2), (59.9, 40 + 0.6 / 2)],
+    ("prequeue_in", "seconds"), [(None, 40 + 2 / 2), (59, 40 + 6 / 2), (59.9, 40 + 0.6 / 2)]
 )
 def test_who_comes_early_to_a_short_prequeue_is_there_in_time(prequeue_in, seconds):
     """At most a tenth of it late; two seconds where there is none, and who is first counts."""

@@ -59,12 +59,7 @@ def store(client, turn):
     def make(slots: int) -> RoomStore:
         settings = without_outages(RoomSettings(total_active_users=slots))
         return RoomStore(
-            client,
-            new_room_name(),
-            settings=settings,
-            clock=StoreClock(),
-            now_ms=turn,
-            timeout_s=5,
+            client, new_room_name(), settings=settings, clock=StoreClock(), now_ms=turn, timeout_s=5
         )
 
     return make

@@ -359,14 +359,11 @@ async def test_without_a_part_plain_aiohttp_serves(part, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("connection._messages", list),
-        ("connection.finish_response", ["request", "resp"]),
-        ("connection.data_received", bytes),
-        ("response._keep_alive", bool),
-        ("server.none", NoneType),
-        ("response.status", []),
+        ("connection._messages", list), ("connection.finish_response", ["request", "resp"]),
+        ("connection.data_received", bytes), ("response._keep_alive", bool),
+        ("server.none", NoneType), ("response.status", []),
     ],
-)
+)  # fmt: skip
 async def test_with_a_part_of_another_kind_plain_aiohttp_serves(name, kind, monkeypatch):
     """Of another type, with other parameters, or a value in place of a method."""
     monkeypatch.setitem(PARTS, name, kind)
@@ -392,10 +389,7 @@ async def asked(kind, held: Held, **options) -> AsyncIterator:
     """The runner, and a connection on which /held is asked for."""
     async with (
         asyncio.timeout(HUNG_S),
-        served(kind, make_app(held=held), **options) as (
-            runner,
-            address,
-        ),
+        served(kind, make_app(held=held), **options) as (runner, address),
     ):
         reader, writer = await asyncio.open_connection(*address)
         writer.write(ask("/held"))

@@ -28,8 +28,7 @@ def test_a_key_is_quoted_or_plain(sent, key):
 
 
 @pytest.mark.parametrize(
-    "sent",
-    ["", '""', '"a', '"a"b"', r'"a\b"', '"a";n=1', "a b", '"a b"', "é", "x" * 9, '"\x01"'],
+    "sent", ["", '""', '"a', '"a"b"', r'"a\b"', '"a";n=1', "a b", '"a b"', "é", "x" * 9, '"\x01"']
 )
 def test_a_key_that_is_malformed_is_refused(sent):
     with pytest.raises(InputError) as raised:

@@ -84,16 +84,12 @@ def request(method: str = "GET", version: str = "1.1", more: str = "", body: str
 @pytest.mark.parametrize(
     "sent",
     [
-        request(),
-        request() + request() + request(),
-        request("POST", body="a=b"),
-        request(version="1.0"),
-        request(version="1.0", more="Connection: keep-alive\r\n"),
-        request(more="Connection: close\r\n"),
-        request(more="X-Close: 1\r\n"),
+        request(), request() + request() + request(), request("POST", body="a=b"),
+        request(version="1.0"), request(version="1.0", more="Connection: keep-alive\r\n"),
+        request(more="Connection: close\r\n"), request(more="X-Close: 1\r\n"),
     ],
     ids=["get", "three at once", "post", "1.0", "1.0 kept", "close", "forced to close"],
-)
+)  # fmt: skip
 @pytest.mark.parametrize(
     "made",
     [

@@ -36,12 +36,7 @@ def test_an_address_is_refused_for_the_rest_of_the_minute(throttle, now):
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("2001:db8::1", "2001:db8::2:3"),
-        ("::ffff:192.0.2.1", HERE),
-        (None, ""),
-    ],
+    ("one", "other"), [("2001:db8::1", "2001:db8::2:3"), ("::ffff:192.0.2.1", HERE), (None, "")]
 )
 def test_who_is_one_address(throttle, one, other):
     """An IPv6 network of 64 bits, IPv4 within IPv6, and whoever comes by a unix socket."""

@@ -199,14 +199,11 @@ def test_the_schema_takes_the_values(over):
 @pytest.mark.parametrize(
     "over",
     [
-        {"replica": 3},
-        {"replicas": 0},
-        {"store": "mysql://x"},
-        {"rooms": {"Shop": {"total_active_users": 1}}},
-        {"rooms": {"other": {}}},
+        {"replica": 3}, {"replicas": 0}, {"store": "mysql://x"},
+        {"rooms": {"Shop": {"total_active_users": 1}}}, {"rooms": {"other": {}}},
         {"ingress": {"service": {"name": "shop", "port": "http"}}},
     ],
-)
+)  # fmt: skip
 def test_the_schema_refuses_mistakes(over):
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(merged(VALUES, over), SCHEMA)

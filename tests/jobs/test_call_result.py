@@ -50,15 +50,12 @@ def test_a_balancers_response_is_never_a_result(status):
 @pytest.mark.parametrize(
     ("fail_on", "status", "state", "outcome"),
     [
-        ([404], 404, State.FAILED, "rejected"),
-        (["4xx"], 422, State.FAILED, "rejected"),
-        (["4xx"], 500, State.COMPLETED, "answered"),
-        (["5xx"], 500, State.FAILED, "rejected"),
-        ([], 404, State.COMPLETED, "answered"),
-        ([], 200, State.COMPLETED, "answered"),
+        ([404], 404, State.FAILED, "rejected"), (["4xx"], 422, State.FAILED, "rejected"),
+        (["4xx"], 500, State.COMPLETED, "answered"), (["5xx"], 500, State.FAILED, "rejected"),
+        ([], 404, State.COMPLETED, "answered"), ([], 200, State.COMPLETED, "answered"),
         ([], 302, State.COMPLETED, "answered"),
     ],
-)
+)  # fmt: skip
 def test_a_response_that_is_not_retried_ends_the_job(fail_on, status, state, outcome):
     """It fails the job only if the target's settings say so. Either way the response is kept for
     result_ttl, and the queue learns how long the call took."""

@@ -68,16 +68,12 @@ async def work(here, target, _):
 @pytest.mark.parametrize(
     ("change", "settings"),
     [
-        (complete, {}),
-        (work, {}),
-        (cancel, {}),
-        (cancel_a_call, {"abort": True}),
-        (expire, {"pending_ttl": "1h"}),
-        (call_online, {"kinds": ["online"]}),
+        (complete, {}), (work, {}), (cancel, {}), (cancel_a_call, {"abort": True}),
+        (expire, {"pending_ttl": "1h"}), (call_online, {"kinds": ["online"]}),
         (miss_the_call, {"kinds": ["online"]}),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
-)
+)  # fmt: skip
 async def test_whoever_waits_is_woken(here, monkeypatch, change, settings):
     """By whatever ends a job or calls it: no look is due for a minute."""
     monkeypatch.setattr(long_poll, "POLL_S", 60)

@@ -444,10 +444,7 @@ async def test_a_target_without_tls(egress, target):
     """Is not called without it."""
     settings = settings_of(f"https://127.0.0.1:{target.port}/")
     outcome = await egress.call(settings, to_job(), sink=Kept())
-    assert (outcome.kind, outcome.error) == (
-        "failed",
-        "the TLS handshake with the target failed",
-    )
+    assert (outcome.kind, outcome.error) == ("failed", "the TLS handshake with the target failed")
 
 
 async def test_a_certificate_of_somebody_else(egress, tmp_path):

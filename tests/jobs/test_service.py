@@ -19,11 +19,7 @@ import pytest
 
 from tests.support.processes import free_port, wait_until
 from tests.support.target import PART
-from tests.support.works import (
-    JobSystem,
-    SubmittedJob,
-    sign_grant,
-)
+from tests.support.works import JobSystem, SubmittedJob, sign_grant
 
 SECRET = "a-secret-for-callbacks"
 #: Bytes of an answer that a job's document holds.

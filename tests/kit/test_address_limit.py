@@ -50,13 +50,10 @@ def test_so_many_addresses_are_remembered(limit, monkeypatch):
 @pytest.mark.parametrize(
     ("address", "network"),
     [
-        ("192.0.2.1", "192.0.2.1"),
-        ("::ffff:192.0.2.1", "192.0.2.1"),
-        ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
-        ("fe80::1%eth0", "fe80::/64"),
-        ("unix:", "unix:"),
-        ("", ""),
+        ("192.0.2.1", "192.0.2.1"), ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"), ("fe80::1%eth0", "fe80::/64"),
+        ("unix:", "unix:"), ("", ""),
     ],
-)
+)  # fmt: skip
 def test_networks(address, network):
     assert find_network(address) == network

@@ -42,14 +42,11 @@ def test_each_setting_has_its_line():
 @pytest.mark.parametrize(
     ("problem", "line"),
     [
-        ("rooms.shop.total_active_users: wrong", 10),
-        ("rooms.other.session_duration: needed", 19),
-        ("rooms.shop.list.1.quoted key: needed", 16),
-        ("rooms.shop.list.0.quoted key: wrong", 15),
-        ("secret_keys: needed", None),
-        ("WAITROOM_X: unknown setting", None),
+        ("rooms.shop.total_active_users: wrong", 10), ("rooms.other.session_duration: needed", 19),
+        ("rooms.shop.list.1.quoted key: needed", 16), ("rooms.shop.list.0.quoted key: wrong", 15),
+        ("secret_keys: needed", None), ("WAITROOM_X: unknown setting", None),
     ],
-)
+)  # fmt: skip
 def test_a_problem_has_the_line_of_its_setting(problem, line):
     """Or of the table that should have it."""
     assert locate(problem, find_lines(TEXT)) == line

@@ -9,15 +9,7 @@ import pytest
 from sidecar.limits.model import Call, Outcome
 from sidecar.limits.settings import UNLIMITED
 from sidecar.limits.store import BATCH_LIMIT, UNITS_LIMIT
-from tests.support.limits import (
-    ALL,
-    BEGIN,
-    BURSTS,
-    WINDOWS,
-    S,
-    check_granted_rate,
-    key_ttls_ms,
-)
+from tests.support.limits import ALL, BEGIN, BURSTS, WINDOWS, S, check_granted_rate, key_ttls_ms
 
 GRANTED, REFUSED = Outcome.GRANTED, Outcome.REFUSED
 

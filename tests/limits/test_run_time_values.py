@@ -66,9 +66,7 @@ class Replicas:
             await self.stores[1].set_value(set_key, 3)
 
         await asyncio.gather(
-            self.stores[0].refresh_values(),
-            self.stores[1].refresh_values(),
-            set_meanwhile(),
+            self.stores[0].refresh_values(), self.stores[1].refresh_values(), set_meanwhile()
         )
         self.changes += 1
         known = [self.in_redis, *self.knowledge, {set_key: (self.changes, 3)}]

@@ -2,12 +2,7 @@
 
 import asyncio
 
-from loadtest.bench.scale import (
-    ALONE,
-    draw,
-    measure_size,
-    section,
-)
+from loadtest.bench.scale import ALONE, draw, measure_size, section
 
 
 async def test_polls_sweeps_and_calls_are_what_they_are_named():

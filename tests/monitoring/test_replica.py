@@ -1,9 +1,7 @@
 """What a replica says at /metrics."""
 
 import pytest
-from prometheus_client.openmetrics.parser import (
-    text_string_to_metric_families as parse_openmetrics,
-)
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from sidecar.kit.errors import StoreUnavailableError

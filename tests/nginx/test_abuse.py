@@ -224,20 +224,13 @@ def test_a_place_that_is_given_up_is_free_again(site):
     [
         ("X-Waitroom-Given", "waitroom_full={}"),
         ("X-Waitroom-Given", "waitroom_full={}; Path=/; HttpOnly"),
-        ("X-Waitroom-State", "admitted"),
-        ("X-Waitroom-Room", "open"),
-        ("X-Waitroom-Ticket", "{}"),
-        ("X-Accel-Redirect", "/open/"),
-        ("X-Accel-Expires", "3600"),
-        ("X-Original-URI", "/open/"),
-        ("X-Original-Method", "OPTIONS"),
-        ("X-Forwarded-Method", "OPTIONS"),
-        ("X-Original-URL", "/open/"),
-        ("X-Rewrite-URL", "/open/"),
-        ("X-HTTP-Method-Override", "OPTIONS"),
-        ("X-Forwarded-Prefix", "/open"),
+        ("X-Waitroom-State", "admitted"), ("X-Waitroom-Room", "open"), ("X-Waitroom-Ticket", "{}"),
+        ("X-Accel-Redirect", "/open/"), ("X-Accel-Expires", "3600"), ("X-Original-URI", "/open/"),
+        ("X-Original-Method", "OPTIONS"), ("X-Forwarded-Method", "OPTIONS"),
+        ("X-Original-URL", "/open/"), ("X-Rewrite-URL", "/open/"),
+        ("X-HTTP-Method-Override", "OPTIONS"), ("X-Forwarded-Prefix", "/open"),
     ],
-)
+)  # fmt: skip
 def test_a_forged_header_opens_nothing(site, name, value):
     """Not even one that holds a pass which would open the door as a cookie."""
     good = signed_pass("full")

@@ -23,10 +23,7 @@ def site():
     rooms["shut"] = {"total_active_users": 0, "queueing_method": "reject"}
     rooms["packed"] = {"total_active_users": 0, "max_waiting": 1}
     rooms["moves"] = {"total_active_users": 100}
-    rooms["soon"] = {
-        "total_active_users": 1,
-        "events": json.dumps([make_opening_event(hours=48)]),
-    }
+    rooms["soon"] = {"total_active_users": 1, "events": json.dumps([make_opening_event(hours=48)])}
     locations = "".join(gated(f"/{room}/", room=room) for room in rooms)
     locations += "".join(gated(f"/r-{room}/", REDIRECT, room=room) for room in rooms)
     with Site(rooms=rooms, locations=locations) as site:
@@ -55,14 +52,11 @@ def test_the_page_has_the_rooms_status(site, code):
 @pytest.mark.parametrize(
     "condition",
     [
-        {"If-Match": "*"},
-        {"If-Match": '"a"'},
-        {"If-None-Match": "*"},
-        {"If-None-Match": '"a"'},
+        {"If-Match": "*"}, {"If-Match": '"a"'}, {"If-None-Match": "*"}, {"If-None-Match": '"a"'},
         {"If-Unmodified-Since": "Wed, 25 Nov 2026 08:00:00 GMT"},
         {"If-Modified-Since": "Wed, 25 Nov 2026 08:00:00 GMT"},
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("code", CODES)
 def test_a_request_with_a_condition_gets_the_page(site, code, condition):
     """Where nginx would make a bare 304 or 412 of a 200, it is a 503."""
@@ -95,16 +89,13 @@ def test_programs_get_a_problem_document(site, code):
 @pytest.mark.parametrize(
     ("accept", "form"),
     [
-        ("application/json", "problem"),
-        ("application/json, text/plain, */*", "problem"),
-        ("application/vnd.api+json", "problem"),
-        ("application/problem+json", "problem"),
+        ("application/json", "problem"), ("application/json, text/plain, */*", "problem"),
+        ("application/vnd.api+json", "problem"), ("application/problem+json", "problem"),
         ("APPLICATION/JSON", "problem"),
-        ("text/html,application/xhtml+xml,application/json;q=0.5", "page"),
-        ("*/*", "page"),
+        ("text/html,application/xhtml+xml,application/json;q=0.5", "page"), ("*/*", "page"),
         (None, "page"),
     ],
-)
+)  # fmt: skip
 def test_accept_decides_the_form(site, accept, form):
     """Whoever names JSON and not HTML gets JSON, all others the page."""
     reply = Visitor(site.url, {"Accept": accept}).get("/s503/")

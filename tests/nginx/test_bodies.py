@@ -148,15 +148,12 @@ def test_preflights_pass(site):
 @pytest.mark.parametrize(
     ("headers", "options"),
     [
-        ({}, {}),
-        ({"Access-Control-Request-Method": "GET"}, {}),
-        ({"Origin": "https://other.test"}, {}),
-        (PREFLIGHT | {"Cookie": "session=1"}, {}),
-        (PREFLIGHT, {"body": b"a=1"}),
-        (PREFLIGHT, {"body": b"a=1", "chunked": True}),
+        ({}, {}), ({"Access-Control-Request-Method": "GET"}, {}),
+        ({"Origin": "https://other.test"}, {}), (PREFLIGHT | {"Cookie": "session=1"}, {}),
+        (PREFLIGHT, {"body": b"a=1"}), (PREFLIGHT, {"body": b"a=1", "chunked": True}),
     ],
     ids=["bare", "no origin", "no method", "cookie", "body", "chunks"],
-)
+)  # fmt: skip
 def test_other_options_requests_are_asked_about(site, headers, options):
     """They are no way round the room: an application may answer them like GET."""
     reply = Visitor(site.url, headers).send("OPTIONS", "/full/api", **options)

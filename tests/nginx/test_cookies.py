@@ -74,15 +74,12 @@ def test_eight_kilobytes_of_other_cookies(site):
 @pytest.mark.parametrize(
     "cookie",
     [
-        "a=1; waitroom_open={}; b=2",
-        "a=1;waitroom_open={};b=2",
-        "a=1;   waitroom_open={}  ;b=2",
+        "a=1; waitroom_open={}; b=2", "a=1;waitroom_open={};b=2", "a=1;   waitroom_open={}  ;b=2",
         "waitroom_open=garbage; waitroom_open={}",
         "xwaitroom_open=1; waitroom_open={}; waitroom_openx=2",
-        "waitroom_open-2=1; waitroom_open={}",
-        '=; ;;; a="q;uo"; waitroom_open={}',
+        "waitroom_open-2=1; waitroom_open={}", '=; ;;; a="q;uo"; waitroom_open={}',
     ],
-)
+)  # fmt: skip
 def test_ours_is_found_among_others(site, cookie):
     """At any place, beside names that resemble it."""
     visitor = Visitor(site.url)

@@ -176,15 +176,12 @@ SENT = {"Accept": HTML, "Content-Type": "application/x-www-form-urlencoded"}
 @pytest.mark.parametrize(
     ("referer", "leads_to"),
     [
-        ("{own}/full/form?a=1", "/full/form?a=1"),
-        ("{own}//elsewhere.example/", "/"),
-        ("{own}.elsewhere.example/full/form", "/"),
-        ("https://elsewhere.example/full/form", "/"),
+        ("{own}/full/form?a=1", "/full/form?a=1"), ("{own}//elsewhere.example/", "/"),
+        ("{own}.elsewhere.example/full/form", "/"), ("https://elsewhere.example/full/form", "/"),
         ("https://elsewhere.example/?{own}/full/form", "/"),
-        ("{own}/_waitroom/full/?next=/full/form", "/full/form"),
-        ("", "/"),
+        ("{own}/_waitroom/full/?next=/full/form", "/full/form"), ("", "/"),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
 def test_what_was_sent_is_never_asked_for_by_get(site, referer, leads_to, method):
     """The way in leads to the page that it was sent from, if that is of this site."""

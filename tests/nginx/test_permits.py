@@ -37,10 +37,7 @@ def guarded(location, target, *lines, to="http://origin"):
 
 # What nginx says and does, with a stand-in for a replica -----------------------------------------
 
-TOLD = (
-    "proxy_set_header X-Waitroom-Job $waitroom_job;",
-    'proxy_set_header X-Waitroom-Permit "";',
-)
+TOLD = ("proxy_set_header X-Waitroom-Job $waitroom_job;", 'proxy_set_header X-Waitroom-Permit "";')
 LOCATIONS = (
     guarded("/images/", "images", *TOLD)
     + guarded("/plain/", "images")
@@ -155,8 +152,7 @@ def test_the_refused_get_a_problem(odd, stub, reason, accept):
 
 
 @pytest.mark.parametrize(
-    "reply",
-    [b"", make_reply(500), make_reply(502), make_reply(404), make_reply(400)],
+    "reply", [b"", make_reply(500), make_reply(502), make_reply(404), make_reply(400)]
 )
 def test_no_replica_answers(odd, stub, reply):
     """Nobody passes unchecked: 503, and when to come again."""
@@ -223,11 +219,7 @@ def test_refused_bodies(odd, stub):
 # With a real replica -----------------------------------------------------------------------------
 
 ONLINE = {"kinds": ["online"], "concurrency": 1}
-TARGETS = {
-    "images": ONLINE,
-    "videos": ONLINE,
-    "many": {**ONLINE, "concurrency": 100},
-}
+TARGETS = {"images": ONLINE, "videos": ONLINE, "many": {**ONLINE, "concurrency": 100}}
 #: A call that goes on until its caller has sent the last byte.
 SLOW = (
     b"POST /videos/slow HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nX-Waitroom-Permit: %b\r\n\r\n1"

@@ -68,7 +68,4 @@ def test_the_sidecar_looks_at_these_headers():
     text = "".join((includes / f"{name}.conf").read_text() for name in ("proxy", "visitor"))
     named = {name.lower() for name in re.findall(r"proxy_set_header ([\w-]+) \$", text)}
     own = {"x-real-ip", "x-forwarded-proto"}
-    assert named - own == ASKED_ABOUT - {
-        "access-control-request-method",
-        "accept-language",
-    }
+    assert named - own == ASKED_ABOUT - {"access-control-request-method", "accept-language"}

@@ -125,8 +125,7 @@ def test_a_pass_is_made_longer_when_half_of_it_is_gone():
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [{"disable_session_renewal": True}, {"session_max_duration": 60}],
+    "settings", [{"disable_session_renewal": True}, {"session_max_duration": 60}]
 )
 def test_a_pass_that_must_end_is_not_made_longer(settings):
     settings = room(session_duration=60, **settings)

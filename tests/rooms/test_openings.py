@@ -24,11 +24,7 @@ DRAWN = -2
 START = RedisTime().now_ms
 BEGINS, OPENS, CLOSES = START + 600_000, START + 1_200_000, START + 4_800_000
 SALE = {"name": "sale", "prequeue_from": BEGINS, "opens_at": OPENS, "closes_at": CLOSES}
-CLASSES = {
-    "member": {"head_start": "1d"},
-    "partner": {"priority": 1},
-    "staff": {"priority": 3},
-}
+CLASSES = {"member": {"head_start": "1d"}, "partner": {"priority": 1}, "staff": {"priority": 3}}
 
 
 @pytest.fixture

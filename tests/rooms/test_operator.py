@@ -115,19 +115,16 @@ async def test_nobody_without_the_token(site, header, problem):
         ({"total_active_users": "many"}, "total_active_users"),
         ({"total_active_users": 1.5}, "total_active_users"),
         ({"total_active_users": True}, "total_active_users"),
-        ({"total_active_users": 10**12}, "total_active_users"),
-        ({"nonsense": 1}, "nonsense"),
+        ({"total_active_users": 10**12}, "total_active_users"), ({"nonsense": 1}, "nonsense"),
         ({"queueing_method": "lifo"}, "queueing_method"),
         ({"session_duration": "soon"}, "session_duration"),
         ({"session_duration": "NaN"}, "session_duration"),
         ({"queueing_status_code": 500}, "queueing_status_code"),
-        ({"claim_window": "5m"}, "claim_window"),
-        ({"message": "x" * 501}, "message"),
-        ({"total_active_users": 9, "poll_limit": 0}, "poll_limit"),
-        ({}, "no setting"),
+        ({"claim_window": "5m"}, "claim_window"), ({"message": "x" * 501}, "message"),
+        ({"total_active_users": 9, "poll_limit": 0}, "poll_limit"), ({}, "no setting"),
         ([1], "JSON object"),
     ],
-)
+)  # fmt: skip
 async def test_a_wrong_change_is_named_and_changes_nothing(site, change, named):
     """The response is a 422 with the setting's name, and the valid settings are not applied
     either."""
@@ -272,26 +269,17 @@ async def test_a_change_may_say_why(site):
 @pytest.mark.parametrize(
     ("body", "named"),
     [
-        ({}, "position"),
-        ({"to": 1}, "position"),
-        ({"position": 0}, "position"),
-        ({"position": 1.5}, "position"),
-        ({"position": True}, "position"),
-        ({"position": 10**9}, "position"),
-        ({"position": "1"}, "position"),
-        ({"position": "tail"}, "position"),
-        ({"position": None}, "position"),
-        ({"position": 1, "class": None}, "position"),
-        ({"class": 1}, "class"),
-        ({"class": ["vip"]}, "class"),
-        ({"position": 1, "because": "x"}, "because"),
-        ({"position": 1, "why": None}, "why"),
-        ({"position": 1, "why": "x" * 201}, "why"),
-        ({"position": 1, "why": "two\nlines"}, "why"),
-        ({"position": 1, "why": "\x1b[2J"}, "why"),
+        ({}, "position"), ({"to": 1}, "position"), ({"position": 0}, "position"),
+        ({"position": 1.5}, "position"), ({"position": True}, "position"),
+        ({"position": 10**9}, "position"), ({"position": "1"}, "position"),
+        ({"position": "tail"}, "position"), ({"position": None}, "position"),
+        ({"position": 1, "class": None}, "position"), ({"class": 1}, "class"),
+        ({"class": ["vip"]}, "class"), ({"position": 1, "because": "x"}, "because"),
+        ({"position": 1, "why": None}, "why"), ({"position": 1, "why": "x" * 201}, "why"),
+        ({"position": 1, "why": "two\nlines"}, "why"), ({"position": 1, "why": "\x1b[2J"}, "why"),
         ({"position": 1, "why": "half \ud800"}, "why"),
     ],
-)
+)  # fmt: skip
 async def test_a_move_says_one_place_and_perhaps_why(site, body, named):
     """Any other body is refused and changes nothing."""
     problem = await ask(site, "POST", f"/visitors/{'a' * 22}/move", body, status=422)

@@ -158,14 +158,11 @@ def test_lots_are_those_of_the_key_whose_commitment_was_published():
 @pytest.mark.parametrize(
     ("joined_ms", "event"),
     [
-        (START_MS - 1, None),
-        (START_MS, FIRST),
-        (START_MS + HOUR_MS - 1, FIRST),
-        (START_MS + HOUR_MS, None),
-        (START_MS + 5 * HOUR_MS - 1, None),
+        (START_MS - 1, None), (START_MS, FIRST), (START_MS + HOUR_MS - 1, FIRST),
+        (START_MS + HOUR_MS, None), (START_MS + 5 * HOUR_MS - 1, None),
         (START_MS + 9 * HOUR_MS, THIRD),
     ],
-)
+)  # fmt: skip
 def test_a_ticket_of_a_prequeue_is_worth_the_lot(draws, joined_ms, event):
     """This holds from the first millisecond of the pre-queue to the last, for each event."""
     ticket = Ticket(

@@ -204,13 +204,10 @@ async def test_an_exempt_request(replica, headers):
 @pytest.mark.parametrize(
     "headers",
     [
-        {"X-Original-URI": "/static/../checkout"},
-        {"X-Forwarded-Uri": "/static/a.js"},
-        {"X-Real-IP": "192.0.3.7"},
-        {"X-Forwarded-For": "192.0.2.7"},
-        {"X-Waitroom-Exempt": ""},
+        {"X-Original-URI": "/static/../checkout"}, {"X-Forwarded-Uri": "/static/a.js"},
+        {"X-Real-IP": "192.0.3.7"}, {"X-Forwarded-For": "192.0.2.7"}, {"X-Waitroom-Exempt": ""},
     ],
-)
+)  # fmt: skip
 async def test_a_request_that_is_not_exempt(replica, headers):
     """Neither a path that leads elsewhere nor a visitor's header exempts a request."""
     site = await replica(

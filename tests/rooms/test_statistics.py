@@ -17,9 +17,7 @@ from sidecar.rooms.store.replies import Snapshot
 from sidecar.visitors.model import Phase
 
 #: A room of two slots in which one visitor is.
-SNAPSHOT = Snapshot(
-    *(1_000, 0, 1, 0, 0, 0, None, {}, {}, {}, 0, 0, 0, 0, 0, 1),
-)
+SNAPSHOT = Snapshot(*(1_000, 0, 1, 0, 0, 0, None, {}, {}, {}, 0, 0, 0, 0, 0, 1))
 
 
 def sample(minute, *, waiting=0, wait_ms=-1, **totals):

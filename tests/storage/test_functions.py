@@ -238,10 +238,7 @@ async def test_two_versions_of_each_library_work_on_the_same_keys(
         assert all(name in listed for name in names)
 
 
-@pytest.mark.parametrize(
-    "rules",
-    ["-function", "-function|load", "-fcall", "-fcall -function"],
-)
+@pytest.mark.parametrize("rules", ["-function", "-function|load", "-fcall", "-fcall -function"])
 async def test_where_functions_are_forbidden_scripts_go_by_evalsha(server, open_rooms, rules):
     """By an ACL. It is said once, and not for each room or call."""
     server.cli("function", "flush")

@@ -557,8 +557,7 @@ class Model:
                 del self.absent[visitor], self.reserved[visitor]
                 self._event("expired", visitor, "silent")
         soonest = sorted(
-            self.absent,
-            key=lambda v: (self.due_score(self.absent[v]), self.reserved[v]),
+            self.absent, key=lambda v: (self.due_score(self.absent[v]), self.reserved[v])
         )
         need = self._count_needed([self.absent[visitor] for visitor in soonest])
         self.remaining -= need

@@ -99,8 +99,5 @@ class Weights:
         share = {line: Fraction(weight, total) for line, weight in weights.items()}
         saved = {line: self.credits.get(line, Fraction(0)) + share[line] for line in share}
         enough = Fraction(1, 2 * (len(busy) - 1)) if len(busy) > 1 else Fraction(0)
-        line = min(
-            saved,
-            key=lambda n: (saved[n] < enough, (1 - enough - saved[n]) / share[n], n),
-        )
+        line = min(saved, key=lambda n: (saved[n] < enough, (1 - enough - saved[n]) / share[n], n))
         return line, {**saved, line: saved[line] - 1}

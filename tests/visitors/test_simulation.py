@@ -34,10 +34,7 @@ YOUNG = Sale(
     stay=exponential(60), stay_mean_s=60, cap=5, session_duration=900, burst=60, trickle_per_s=0,
     silent_ends=0,
 )  # fmt: skip
-YOUNG_SALES = {
-    "a few seats": YOUNG,
-    "a hall": replace(YOUNG, cap=100, burst=700, seed=2),
-}
+YOUNG_SALES = {"a few seats": YOUNG, "a hall": replace(YOUNG, cap=100, burst=700, seed=2)}
 
 HIDDEN_SALES = {share: hidden_sale(share) for share in HIDDEN}
 

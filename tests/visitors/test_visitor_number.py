@@ -28,11 +28,7 @@ def test_a_number_has_forty_bits():
 
 @pytest.mark.parametrize(
     ("typed", "number"),
-    [
-        ("7K2Q-9XDM", "7K2Q-9XDM"),
-        ("7k2q9xdm", "7K2Q-9XDM"),
-        ("iIlL-oO00", "1111-0000"),
-    ],
+    [("7K2Q-9XDM", "7K2Q-9XDM"), ("7k2q9xdm", "7K2Q-9XDM"), ("iIlL-oO00", "1111-0000")],
 )
 def test_a_number_is_read_as_people_write_it(typed, number):
     """A number is read in any case, without the hyphen, and with letters that look like digits."""

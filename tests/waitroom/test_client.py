@@ -277,16 +277,12 @@ async def test_who_gives_up_asking_again_gives_it_back(new_aclient, room, url, n
 @pytest.mark.parametrize(
     ("status", "document", "error"),
     [
-        (429, {"title": "Slow down"}, UnavailableError),
-        (429, [], UnavailableError),
-        (200, [], RejectedError),
-        (200, {}, RejectedError),
-        (200, [{}], RejectedError),
-        (200, [None], RejectedError),
-        (409, "no", RejectedError),
+        (429, {"title": "Slow down"}, UnavailableError), (429, [], UnavailableError),
+        (200, [], RejectedError), (200, {}, RejectedError), (200, [{}], RejectedError),
+        (200, [None], RejectedError), (409, "no", RejectedError),
         (422, {"errors": 7, "title": None}, RejectedError),
     ],
-)
+)  # fmt: skip
 async def test_what_no_replica_said_is_an_error(new_aclient, status, document, error):
     """A gateway's 429, a page of a captive portal or a list that is too short is an error, neither
     a permission nor an endless wait."""
@@ -779,10 +775,7 @@ def test_a_reply_that_does_not_come_is_told(url, n):
 async def test_a_retried_call_counts_once(new_aclient, room, url, n, fault):
     """A call whose first response is lost, or a 503, is sent again and counted once, alone or with
     others. Without retries it is an error."""
-    with (
-        Faulty(url, **{fault: 1}) as relay,
-        Client(relay.address, token=TOKEN) as retrying,
-    ):
+    with Faulty(url, **{fault: 1}) as relay, Client(relay.address, token=TOKEN) as retrying:
         assert retrying.acquire("many", n=f"{n}-a").remaining == 299
         assert relay.asked == 2
     with Faulty(url, **{fault: 1}) as relay:
@@ -800,10 +793,7 @@ async def test_a_retried_call_counts_once(new_aclient, room, url, n, fault):
 
 def test_a_lost_reply_loses_no_lease(room, url, in_use, n):
     """A lost response neither loses a lease nor its release."""
-    with (
-        Faulty(url, lose=1) as relay,
-        Client(relay.address, token=TOKEN) as retrying,
-    ):
+    with Faulty(url, lose=1) as relay, Client(relay.address, token=TOKEN) as retrying:
         with retrying.lease("title", str(n), holder="a") as lease:
             assert in_use("title", n) == (["a"], 0)
             assert lease.fence

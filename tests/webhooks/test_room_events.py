@@ -296,15 +296,11 @@ def test_what_a_status_means(status, taken, later):
         (b'{"errcode":0,"errmsg":"ok"}', True, False),
         (b'{"errcode":310000,"errmsg":"sign not match"}', False, False),
         (b'{"errcode":130101,"errmsg":"send too fast"}', False, True),
-        (b'{"errcode":-1,"errmsg":"busy"}', False, True),
-        (b'{"errcode":null}', False, False),
-        (b'{"errcode":1e999}', False, False),
-        (b"[" * 4000, False, False),
-        (b"<html>", False, False),
-        (b"[0]", False, False),
-        (b"\xff", False, False),
+        (b'{"errcode":-1,"errmsg":"busy"}', False, True), (b'{"errcode":null}', False, False),
+        (b'{"errcode":1e999}', False, False), (b"[" * 4000, False, False),
+        (b"<html>", False, False), (b"[0]", False, False), (b"\xff", False, False),
     ],
-)
+)  # fmt: skip
 def test_dingtalk_says_no_with_200(body, taken, later):
     """The errcode in the body decides."""
     answer = read_dingtalk_response(body)

@@ -37,11 +37,7 @@ def site(tmp_path_factory):
         yield site
 
 
-SCHEMES = (
-    ("light", "none", 1280),
-    ("dark", "none", 390),
-    ("light", "active", 390),
-)
+SCHEMES = (("light", "none", 1280), ("dark", "none", 390), ("light", "active", 390))
 
 
 def test_no_rule_is_broken_in_any_view(site, visitor):

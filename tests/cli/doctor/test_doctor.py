@@ -23,18 +23,14 @@ def ward():
     ("path", "words"),
     [
         ("/page", "room 'shop'; this visit was let in"),
-        ("/waits", "room 'waits'; this visit waited as number 1"),
-        ("/full", "its queue is full"),
-        ("/closed", "it lets nobody new in"),
-        ("/elsewhere", "this visit was asked to wait"),
+        ("/waits", "room 'waits'; this visit waited as number 1"), ("/full", "its queue is full"),
+        ("/closed", "it lets nobody new in"), ("/elsewhere", "this visit was asked to wait"),
         ("/waits", "so it has not seen the site behind"),
-        ("limited-inside", "this visit was let in"),
-        ("right-error-page", "this visit was let in"),
-        ("cors", "this visit was let in"),
-        ("strict-path", "room 'shop'; this visit was let in"),
+        ("limited-inside", "this visit was let in"), ("right-error-page", "this visit was let in"),
+        ("cors", "this visit was let in"), ("strict-path", "room 'shop'; this visit was let in"),
         ("good-policy", "this visit was let in"),
     ],
-)
+)  # fmt: skip
 async def test_a_right_installation_is_right(ward, path, words):
     """A right installation has no problem, whether the visitor is let in, waits or is refused."""
     findings = await examine(ward.at(path))

@@ -56,11 +56,8 @@ def test_the_address_that_the_sidecar_is_told(told, told_falsely, level, words):
 @pytest.mark.parametrize(
     ("policy", "blocked"),
     [
-        ("default-src 'self'", set()),
-        ("default-src *", set()),
-        ("default-src https:", set()),
-        ("default-src https://shop.example", set()),
-        ("default-src *.example", set()),
+        ("default-src 'self'", set()), ("default-src *", set()), ("default-src https:", set()),
+        ("default-src https://shop.example", set()), ("default-src *.example", set()),
         ("img-src 'none'; frame-ancestors 'none'", set()),
         ("default-src http:", {"script-src", "style-src", "connect-src"}),
         ("default-src 'none'; script-src 'self'", {"style-src", "connect-src"}),
@@ -68,7 +65,7 @@ def test_the_address_that_the_sidecar_is_told(told, told_falsely, level, words):
         ("script-src-elem https://cdn.example; script-src 'self'", {"script-src"}),
         ("default-src 'self', connect-src https://api.example", {"connect-src"}),
     ],
-)
+)  # fmt: skip
 def test_a_policy_must_allow_the_pages_own_files(policy, blocked):
     """Of several policies each must allow."""
     page = reply(503, PAGE.format("waiting"), Content_Security_Policy=policy)
