@@ -20,6 +20,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest
 
 .PHONY: help install dev run crowd unit test test-all lint types docs docs-serve check wheel \
 	constraints bench bench-history bench-opening bench-limits bench-jobs bench-client bench-waits \
+	bench-scaling \
 	loadtest faults pictures clean
 
 help:
@@ -42,6 +43,7 @@ help:
 	@echo "  make bench-jobs     jobs beside the arq library"
 	@echo "  make bench-client   the Python client beside aiohttp and httpx2"
 	@echo "  make bench-waits    contended leases beside redis-py's lock, and an instant job"
+	@echo "  make bench-scaling  replicas and nginx apart, without pauses, and a model of N machines"
 	@echo "  make loadtest       a room with up to 3,000 Locust users (REPLICAS=)"
 	@echo "  make faults         break everything under load, write docs/reliability.md"
 	@echo "Docs and upkeep"
@@ -136,6 +138,10 @@ bench-client: $(ALL)
 bench-waits: $(ALL)
 	@scripts/install-packages run
 	@$(BIN)/python -m loadtest waits $(if $(QUICK),--quick)
+
+bench-scaling: $(ALL)
+	@scripts/install-packages run
+	@$(BIN)/python -m loadtest scaling $(if $(QUICK),--quick)
 
 loadtest: $(ALL)
 	@scripts/install-packages run

@@ -24,6 +24,7 @@ MODULES = {
     "jobs": "loadtest.jobs.report",
     "limits": "loadtest.limits.report",
     "opening": "loadtest.opening",
+    "scaling": "loadtest.scaling",
     "waits": "loadtest.waits",
 }
 

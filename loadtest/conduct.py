@@ -14,7 +14,7 @@ from locust.stats import StatsEntry
 
 from loadtest.ledger import LEDGER
 from loadtest.options import add_options, options_of, read_mix
-from loadtest.verdict import Evidence, Finding, judge, peak_inside
+from loadtest.verdict import FIGURES_BEGIN, WORDS, Evidence, Finding, judge, peak_inside
 
 PERCENTILES = (0.5, 0.95, 0.99)
 #: Messages between processes: a worker's last report, and the start of the measured time.
@@ -75,6 +75,7 @@ def _on_test_start(environment: Environment, **_: Any) -> None:
 
 
 def _start_figures(environment: Environment) -> None:
+    print(FIGURES_BEGIN, flush=True)
     if isinstance(environment.runner, MasterRunner):
         environment.runner.send_message(_MEASURE)
     environment.stats.reset_all()
@@ -151,11 +152,11 @@ def _on_quitting(environment: Environment, **_: Any) -> None:
         cap=options.waitroom_cap or None,
     )
     findings = judge(evidence)
-    is_kept = all(finding.kept for finding in findings)
     print("\nWaiting room")
     for finding in findings:
-        print(f"  {'kept  ' if finding.kept else 'BROKEN'}  {finding.promise}: {finding.text}")
-    environment.process_exit_code = 0 if is_kept else 1
+        print(f"  {WORDS[finding.kept]:10}  {finding.promise}: {finding.text}")
+    fine = {True, None} if options.waitroom_allow_untested else {True}
+    environment.process_exit_code = 0 if {finding.kept for finding in findings} <= fine else 1
     if options.waitroom_report:
         report = _describe(environment, findings, inside)
         Path(options.waitroom_report).write_text(json.dumps(report, indent=1) + "\n")
@@ -168,7 +169,7 @@ def _describe(
     seconds = (total.last_request_timestamp or time.time()) - total.start_time
     kinds = {entry.name: _figures(entry) for entry in environment.stats.entries.values()}
     return {
-        "kept": all(finding.kept for finding in findings),
+        "verdict": WORDS[min((each.kept for each in findings), key=[False, None, True].index)],
         "findings": [
             {"promise": each.promise, "kept": each.kept, "text": each.text} for each in findings
         ],

@@ -1,8 +1,10 @@
-"""The users: a shopper, an API client, a flood without cookies, a storm of reloads.
+"""The users: a shopper, an API client, a flood without cookies, a storm of reloads; and for
+measurements, those who poll or join without a pause.
 
 One Locust user plays one visitor after another. Each begins without cookies.
 """
 
+import itertools
 import json
 import random
 from typing import Any
@@ -19,6 +21,8 @@ PAGE = "text/html,application/xhtml+xml"
 JSON = "application/json"
 #: A visitor who polls this much later than advised may have been skipped, seconds.
 LATE_S = 5.0
+#: The numbers of the users of this process.
+_users = itertools.count()
 
 
 class Visitor(FastHttpUser):
@@ -29,8 +33,11 @@ class Visitor(FastHttpUser):
     agent = "Mozilla/5.0 (load test)"
 
     def __init__(self, environment: Environment) -> None:
-        super().__init__(environment)
         self.set = options_of(environment)
+        if self.set.waitroom_hosts:
+            hosts = self.set.waitroom_hosts.split(",")
+            self.host = hosts[next(_users) % len(hosts)]
+        super().__init__(environment)
         lean = self.set.waitroom_client == "lean"
         self.wire: Wire = LeanWire(self) if lean else FastWire(self)
         self.endpoints = f"/_waitroom/{self.set.waitroom_room}/"
@@ -217,6 +224,28 @@ class Storm(Visitor):
             polls = {**self.headers, "Accept": JSON}
             self.wire.send("GET", self.endpoints + "status", polls, self.judge_any)
             gevent.sleep(random.uniform(0.05, 0.2))
+
+
+class Poller(Visitor):
+    """A visitor who joins once, and then polls without a pause."""
+
+    journey = "polls"
+
+    @task
+    def poll(self) -> None:
+        self.call("join" if self.is_new else "status")
+        self.is_new = False
+
+
+class Joiner(Visitor):
+    """Newcomers who join without a pause, one after the other, over one connection."""
+
+    journey = "joins"
+
+    @task
+    def join(self) -> None:
+        self.wire.forget(keep_connection=True)
+        self.call("join")
 
 
 def _judge_leave(reply: Reply) -> tuple[str, str | None]:

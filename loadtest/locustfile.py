@@ -7,8 +7,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from loadtest import conduct
-from loadtest.journeys import ApiClient, Flood, Shopper, Storm
+from loadtest.journeys import ApiClient, Flood, Joiner, Poller, Shopper, Storm
 
 conduct.listen()
 
-__all__ = ["ApiClient", "Flood", "Shopper", "Storm"]
+__all__ = ["ApiClient", "Flood", "Joiner", "Poller", "Shopper", "Storm"]

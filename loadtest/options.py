@@ -11,7 +11,7 @@ DEFAULT_MIX = "shopper=80,api=15,flood=2,storm=3"
 def add_options(parser: LocustArgumentParser) -> None:
     def add(name: str, default: Any, usage: str, **more: Any) -> None:
         variable = "WAITROOM_LOAD_" + name.upper().replace("-", "_")
-        typing = {} if default is None else {"type": type(default)}
+        typing = {"action": "store_true"} if default is False else {"type": type(default)}
         parser.add_argument(
             f"--waitroom-{name}", env_var=variable, default=default, help=usage, **typing, **more
         )
@@ -33,6 +33,8 @@ def add_options(parser: LocustArgumentParser) -> None:
     add("cap", 0, "the cap to hold; 0: the one that the ops listener tells")
     add("origin-log", "", "the origin's log of '$msec $http_x_load_visitor' lines")
     add("warm-up", 0.0, "the figures count from so many seconds on; the verdict counts all")
+    add("allow-untested", False, "exit with 0 also if the run tested not every promise")
+    add("hosts", "", "replicas in place of --host, with commas: users take them in turn")
     add("report", "", "write figures and verdict into this file, as JSON")
 
 

@@ -3,13 +3,16 @@
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 #: The order of visitors who joined within this time does not matter.
 MARGIN_MS = 50
 #: Error of a worker's estimate of Redis' clock.
 CLOCK_MS = 250
+#: The line on standard output when the warm-up of a run is over.
+FIGURES_BEGIN = "Warm: the figures begin."
+WORDS = {True: "kept", None: "not tested", False: "BROKEN"}
 
 
 @dataclass(slots=True)
@@ -40,14 +43,16 @@ class Overtaking:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
+    """What a run showed about a promise. `kept` is None if the run did not test it."""
+
     promise: str
-    kept: bool
+    kept: bool | None
     text: str
 
 
 @dataclass(slots=True)
 class Evidence:
-    """Observations of a run. Values of None were not observed, and are not judged."""
+    """Observations of a run. Values of None were not observed, so they test nothing."""
 
     requests: int
     errors: Mapping[str, int] = field(default_factory=dict)
@@ -61,17 +66,23 @@ class Evidence:
 
 
 def judge(evidence: Evidence) -> list[Finding]:
-    found = [_judge_errors(evidence)]
-    if evidence.sessions is not None:
-        found.append(_judge_sessions(evidence.sessions, evidence.cap))
+    found = [_judge_sessions(evidence.sessions, evidence.cap)]
     cap = evidence.cap
     if cap is None and evidence.sessions:
         cap = max(cap for _, cap in evidence.sessions)
-    if evidence.inside is not None and cap is not None:
-        text = f"at most {evidence.inside} inside at once at the origin, cap {cap}"
-        found.append(Finding("cap, seen by the origin", evidence.inside <= cap, text))
+    if evidence.inside is not None:
+        text = f"at most {evidence.inside} inside at once at the origin, cap {cap or 'unknown'}"
+        kept = None if cap is None else evidence.inside <= cap
+        found.append(Finding("cap, seen by the origin", kept, text))
     found.append(_judge_order(evidence.stays))
-    return found
+    if not any(stay.waiting is not None for stay in evidence.stays):
+        # A room that was never full shows neither its cap nor its order.
+        found = [
+            each if each.kept is False
+            else replace(each, kept=None, text=f"nobody waited; {each.text}")
+            for each in found
+        ]  # fmt: skip
+    return [_judge_errors(evidence), *found]
 
 
 def overtakings(stays: Iterable[Stay], margin: float = MARGIN_MS) -> list[Overtaking]:
@@ -143,8 +154,10 @@ def _judge_errors(evidence: Evidence) -> Finding:
     return Finding("no unexpected answer", not count, text)
 
 
-def _judge_sessions(sessions: Sequence[tuple[int, int]], cap: int | None) -> Finding:
+def _judge_sessions(sessions: Sequence[tuple[int, int]] | None, cap: int | None) -> Finding:
     promise = "cap, seen by the ops listener"
+    if sessions is None:
+        return Finding(promise, kept=None, text="no --waitroom-ops")
     if not sessions:
         return Finding(promise, kept=False, text="the ops listener never answered")
     over = [(active, cap or own_cap) for active, own_cap in sessions if active > (cap or own_cap)]
@@ -163,4 +176,4 @@ def _judge_order(stays: Sequence[Stay]) -> Finding:
             f"; the worst by {one.waiting - one.admitted:.0f} ms: joined at {one.joined:.0f},"
             f" let in at {one.admitted:.0f}, while somebody earlier waited at {one.waiting:.0f}"
         )
-    return Finding("first come, first served", not past, text)
+    return Finding("first come, first served", not past if past or waited else None, text)

@@ -55,7 +55,7 @@ Judge: TypeAlias = Callable[[Reply], tuple[str, str | None]]
 class Wire(Protocol):
     def send(self, method: str, path: str, headers: dict[str, str], judge: Judge) -> Reply: ...
 
-    def forget(self) -> None:
+    def forget(self, *, keep_connection: bool = False) -> None:
         """Delete all cookies, so that the next request is that of a new visitor."""
 
 
@@ -83,7 +83,7 @@ class FastWire:
                 answer.success()
         return reply
 
-    def forget(self) -> None:
+    def forget(self, *, keep_connection: bool = False) -> None:  # noqa: ARG002 - it keeps it
         self._client.cookiejar.clear()
 
 
@@ -129,9 +129,10 @@ class LeanWire:
         )  # fmt: skip
         return reply
 
-    def forget(self) -> None:
+    def forget(self, *, keep_connection: bool = False) -> None:
         self._cookies.clear()
-        self.close()
+        if not keep_connection:
+            self.close()
 
     def close(self) -> None:
         self._began = 0.0

@@ -46,12 +46,31 @@ def run(site: Site, *arguments: str, **options: object) -> tuple[int, str, dict]
 
 def test_every_journey_keeps_the_promises(site):
     mix = "shopper=6,api=3,flood=1,storm=2"
-    status, output, report = run(site, "-u", "12", "-r", "20", "-t", "7s", mix=mix)
+    status, output, report = run(
+        site, "-u", "12", "-r", "20", "-t", "7s", mix=mix, allow_untested="true"
+    )
     assert status == 0, output
-    assert report["kept"]
+    # The flood takes places that nobody claims, so nobody may be let in from the queue in time.
+    kept = {each["promise"]: each["kept"] for each in report["findings"]}
+    assert kept.pop("first come, first served") is not False
+    assert list(kept.values()) == [True, True, True], output
     assert report["peak_sessions"] == CAP
     assert 0 < report["peak_inside"] <= CAP
     assert {"arrival", "pass", "poll", "flood", "storm"} <= set(report["kinds"])
+
+
+@pytest.mark.parametrize(("allowed", "expected"), [("", 1), ("true", 0)])
+def test_a_run_that_tests_nothing_fails_unless_asked_not_to(site, allowed, expected):
+    """One visitor for three slots: nobody waits. No ops address is given."""
+    status, output, report = run(
+        site, "-u", "1", "-r", "1", "-t", "5s", mix="shopper=1", silent=0, ops="", origin_log="",
+        **({"allow_untested": allowed} if allowed else {}),
+    )  # fmt: skip
+    assert status == expected, output
+    assert report["verdict"] == "not tested"
+    untested = {each["promise"] for each in report["findings"] if each["kept"] is None}
+    assert untested == {"cap, seen by the ops listener", "first come, first served"}
+    assert "not tested  first come, first served: " in output
 
 
 def test_workers_notes_come_together(site):
@@ -63,7 +82,7 @@ def test_workers_notes_come_together(site):
     )  # fmt: skip
     # A cap below the room's own: exceeded, by the ops listener and by the origin.
     assert status == 1, output
-    broken = {each["promise"] for each in report["findings"] if not each["kept"]}
+    broken = {each["promise"] for each in report["findings"] if each["kept"] is False}
     assert broken == {"cap, seen by the ops listener", "cap, seen by the origin"}, output
     [order] = [each for each in report["findings"] if each["promise"].startswith("first")]
     assert not order["text"].endswith("among 0 let in from the queue")
