@@ -284,6 +284,11 @@ def report(amount: Amount, steps: Sequence[Step]) -> Report:
         "loadtest.svg": _draw(shown),
     }
     problems = [f"a verdict is broken: {step}" for step in steps if not step.kept]
+    if amount == WHOLE:
+        findings = [each for step in steps for each in step.figures["findings"]]
+        tested = {each["promise"] for each in findings if each["kept"] is not None}
+        untested = sorted({each["promise"] for each in findings} - tested)
+        problems += [f"not tested in any step: {promise}" for promise in untested]
     title, paragraphs = "A room under load", _paragraphs(amount, steps, shown)
     return Report("loadtest", title, paragraphs, steps, files, problems)
 
