@@ -95,7 +95,7 @@ webhooks = { team = { url = "https://example.com/hook" } }
         "operators": "[operators and roles](dashboard.md#operators-and-roles)",
         "operator_header": "[sign-in by a proxy](dashboard.md#sign-in-by-a-proxy)",
         "service_token": "[the API](api.md)",
-        "scopes": "[who may do what](security.md#who-may-do-what)",
+        "scopes": "[who may do what](access.md)",
         "done_listen": "[permits](nginx.md#permits)",
         "event_streams": "[server-sent events](webhooks.md#server-sent-events)",
         "history": "[history](history.md)",
@@ -314,7 +314,7 @@ password = "$argon2id$v=19$m=65536,t=3,p=4$c29tZXNhbHQ$RdescudvJCsgt3ub"
 role = "operator"
 password = "$argon2id$v=19$m=65536,t=3,p=4$c29tZXNhbHQ$RdescudvJCsgt3ub"
 """,
-    more={"role": "[who may do what](security.md#who-may-do-what)"},
+    more={"role": "[who may do what](access.md)"},
 )
 LEASE = Section(
     "A lease",

@@ -1,4 +1,4 @@
-"""Who may do what on the ops listener: docs/security.md has the table, and it is true of every
+"""Who may do what on the ops listener: docs/access.md has the table, and it is true of every
 route and of every kind of token."""
 
 import re
@@ -22,8 +22,7 @@ from sidecar.rooms.service import WaitingRooms
 from sidecar.settings.model import Settings
 from tests.support.replica import ADMIN_TOKEN, KEYS, SERVICE_TOKEN
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "security.md").read_text()
-TABLE = PAGE.partition("\n## Who may do what\n")[2].partition("\n## ")[0]
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "access.md").read_text()
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 NO_TOKEN = "no token"
 NAMED = {scope: f"{scope}-token-for-tests" for scope in sorted(SCOPES)}
@@ -44,7 +43,7 @@ def documented() -> dict[tuple[str, str], tuple[set[str], str]]:
     """Who may, by method and path, which may end with … for all below it: scopes, and the least
     role; or NO_TOKEN."""
     found = {}
-    for line in TABLE.splitlines():
+    for line in PAGE.splitlines():
         if not line.startswith("| `"):
             continue
         calls, programs, role = (cell.strip() for cell in line.strip("|").split("|"))

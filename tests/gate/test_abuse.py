@@ -1,4 +1,4 @@
-"""What is tried with the cookie, with a clock to turn: docs/security.md lists it all.
+"""What is tried with the cookie, with a clock to turn: docs/attacks.md lists it all.
 
 What is tried with HTTP itself is in tests/nginx/test_abuse.py.
 """
@@ -19,17 +19,19 @@ from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
 from tests.support.replica import KEYS, cookie_of
 from tests.support.visitors import lose, queue
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "security.md").read_text()
+TESTS = Path(__file__).resolve().parents[1]
 GRACE_S, HOLD_S = SESSION_GRACE_MS / 1000, RELEASE_HOLD_MS / 1000
 
 
-def test_the_page_names_tests_that_exist():
-    """What docs/security.md says is tested is tested where it says."""
-    tests = Path(__file__).resolve().parents[1]
-    named = re.findall(r"`(\w+/\w+)::(\w+)`", PAGE)
-    assert len(named) > 20
-    for file, name in named:
-        assert f"def test_{name}(" in (tests / f"{file}.py").read_text(), name
+def test_each_attack_has_a_test_that_exists():
+    """tests/attacks.md says where each attack on docs/attacks.md is tested."""
+    row = re.compile(r"(?m)^\| (?!attack \||attempt \|)(.+?) \| ")
+    attacks = row.findall((TESTS.parent / "docs" / "attacks.md").read_text())
+    table = (TESTS / "attacks.md").read_text()
+    assert row.findall(table) == attacks
+    assert len(attacks) > 20
+    for file, name in re.findall(r"`([\w/]+)::(\w+)`", table):
+        assert f"def test_{name}(" in (TESTS / f"{file}.py").read_text(), name
 
 
 def visitor_of(cookie: str) -> str:
@@ -386,7 +388,8 @@ OLD, NEW = "o" * 64, "n" * 64
 
 def steps() -> list[list[str]]:
     """The keys before, and after each step of the page."""
-    section = PAGE.split("\n## Changing the key\n")[1].split("\n## ")[0]
+    page = (TESTS.parent / "docs" / "security.md").read_text()
+    section = page.split("\n## Changing the key\n")[1].split("\n## ")[0]
     said = re.findall(r"WAITROOM_SECRET_KEYS=(\S+)", section)
     keys = [[OLD]]
     for text in said:

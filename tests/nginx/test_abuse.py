@@ -1,4 +1,4 @@
-"""Those who want in sooner, or others out: docs/security.md lists what they try.
+"""Those who want in sooner, or others out: docs/attacks.md lists what they try.
 
 What is tried with the cookie alone, and takes time to pass, is in tests/gate/test_abuse.py.
 """
