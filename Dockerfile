@@ -1,5 +1,8 @@
 # One replica. Settings: /etc/waitroom/waitroom.toml or WAITROOM_* (docs/configuration.md).
-FROM python:3.12-slim AS build
+# For a build that is the same in a year, pin the digest that your registry names:
+# docker build --build-arg PYTHON=python:3.13-slim-trixie@sha256:… (docs/docker.md).
+ARG PYTHON=python:3.13-slim-trixie
+FROM ${PYTHON} AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 # Without pip, which nothing needs at run time.
 RUN python -m venv --without-pip /opt/waitroom
@@ -11,9 +14,15 @@ COPY deploy/systemd deploy/systemd
 COPY sidecar sidecar
 COPY client client
 # Into an environment of its own, so that one folder is all the next stage takes.
-RUN pip --python /opt/waitroom/bin/python install --constraint constraints.txt '.[sql,memory]'
+RUN pip --python /opt/waitroom/bin/python install --constraint constraints.txt \
+    '.[memory,mysql,postgresql,sql]'
 
-FROM python:3.12-slim
+FROM ${PYTHON}
+ARG REVISION=
+LABEL org.opencontainers.image.title=Waitroom \
+    org.opencontainers.image.description="A virtual waiting room beside nginx" \
+    org.opencontainers.image.version=0.1.0 \
+    org.opencontainers.image.revision=$REVISION
 RUN groupadd --gid 10001 waitroom \
     && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent \
         --shell /usr/sbin/nologin waitroom

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tomllib
 from copy import deepcopy
 from pathlib import Path
@@ -21,14 +22,16 @@ import yaml
 from sidecar import __version__
 from sidecar.settings.load import load
 from tests.install.compose import ROOT
+from tests.support.commands import command as find_command
+from tests.support.site import Site
 
 CHART = ROOT / "deploy" / "kubernetes" / "chart"
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
-#: The oldest that Chart.yaml names; the newest is what the package knows.
-VERSIONS = ("1.29", kubernetes_validate.latest_version())
+#: The oldest that Chart.yaml names, and the three newest of those that the package knows.
+VERSIONS = ("1.29", "1.35", "1.36", "1.37")
 #: Kinds that the cluster has to learn first; no schema of Kubernetes knows them.
-LEARNED = {"ServiceMonitor"}
+LEARNED = {"ServiceMonitor", "PrometheusRule"}
 EVERYTHING: dict[str, Any] = {
     "replicas": 3,
     "store": "",
@@ -45,6 +48,16 @@ EVERYTHING: dict[str, Any] = {
     "affinity": {"podAntiAffinity": {}},
     "autoscaling": {"enabled": True},
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+    "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
+    "dashboard": {"enabled": True, "datasource": "main"},
+    "image": {"digest": f"sha256:{'0a' * 32}"},
+    "labels": {"team": "shop"},
+    "serviceAccount": "waitroom",
+    "extraEnv": [{"name": "WAITROOM_JOBS_FILE", "value": "/run/secrets/waitroom/jobs"}],
+    "extraVolumes": [{"name": "ca", "configMap": {"name": "ca"}}],
+    "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/ssl/own", "readOnly": True}],
+    "jobs": {"enabled": True},
+    "migrate": {"enabled": True},
     "ingress": {"enabled": True, "open": ["/assets"], "tlsSecret": "cert"},
 }  # fmt: skip
 
@@ -99,15 +112,19 @@ def render(renderer):
     return render
 
 
-def find(documents: list[dict[str, Any]], kind: str) -> dict[str, Any]:
-    (found,) = [document for document in documents if document["kind"] == kind]
+def find(documents: list[dict[str, Any]], kind: str, ending: str = "") -> dict[str, Any]:
+    """Return the one document of a kind whose name is the release's with this ending."""
+    (found,) = [
+        document for document in documents
+        if (document["kind"], document["metadata"]["name"]) == (kind, f"waitroom{ending}")
+    ]  # fmt: skip
     return found
 
 
 def settings_in(documents: list[dict[str, Any]]) -> str:
     """The file waitroom.toml of the ConfigMap that has it."""
     datas = [document["data"] for document in documents if document["kind"] == "ConfigMap"]
-    (toml,) = [data["waitroom.toml"] for data in datas if "waitroom.toml" in data]
+    (toml,) = {data["waitroom.toml"] for data in datas if "waitroom.toml" in data}
     return str(toml)
 
 
@@ -165,6 +182,90 @@ def test_keys_are_made_once_and_kept(render):
     assert volumes[1]["secret"]["secretName"] == "own"
 
 
+def test_every_pod_has_what_was_asked_for(render):
+    """Replicas, workers and migration: image by digest, labels, account, variables, mounts."""
+    documents = render(EVERYTHING)
+    everything = {
+        "sidecar": find(documents, "Deployment")["spec"]["template"],
+        "worker": find(documents, "Deployment", "-jobs")["spec"]["template"],
+        "migrate": find(documents, "Job", "-migrate")["spec"]["template"],
+    }
+    for component, pod in everything.items():
+        labels, spec = pod["metadata"]["labels"], pod["spec"]
+        assert (labels["app.kubernetes.io/component"], labels["team"]) == (component, "shop")
+        assert spec["serviceAccountName"] == "waitroom"
+        (container,) = spec["containers"]
+        assert container["image"] == f"waitroom@{EVERYTHING['image']['digest']}"
+        assert EVERYTHING["extraEnv"][0] in container["env"]
+        mounted = [mount["name"] for mount in container["volumeMounts"]]
+        assert (
+            mounted
+            == [volume["name"] for volume in spec["volumes"]]
+            == (["settings", "secrets", "ca"])
+        )
+        assert container["args"][0] == "waitroom"
+        assert find_command(container["args"][1])
+    for kind in ("Service", "PodDisruptionBudget", "NetworkPolicy"):
+        ending = "-edge" if kind == "Service" else ""
+        spec = find(documents, kind, ending)["spec"]
+        selector = spec.get("selector", spec.get("podSelector"))
+        # No worker is asked for a verdict, nor counted as a replica.
+        assert selector.get("matchLabels", selector)["app.kubernetes.io/component"] == "sidecar"
+
+
+def test_the_migration_has_all_it_needs_before_the_rest_is_there(render):
+    """A hook's ConfigMap comes before it; a secret of the chart's own would come too late."""
+    with pytest.raises(ValueError, match=r"migrate\.enabled needs secret\.existing"):
+        render({"migrate": {"enabled": True}})
+    documents = render(EVERYTHING)
+    job, settings = find(documents, "Job", "-migrate"), find(documents, "ConfigMap", "-migrate")
+    hooks = [document["metadata"]["annotations"]["helm.sh/hook"] for document in (job, settings)]
+    assert hooks == ["pre-install,pre-upgrade"] * 2
+    assert settings["metadata"]["annotations"]["helm.sh/hook-weight"] == "-1"
+    volume = job["spec"]["template"]["spec"]["volumes"][0]
+    assert volume["configMap"]["name"] == settings["metadata"]["name"]
+
+
+def test_rules_and_dashboard_are_those_of_the_repository(render):
+    """The dashboard names its data source, for nobody is asked as at an import."""
+    documents = render(EVERYTHING)
+    folder = ROOT / "deploy" / "monitoring"
+    rules = yaml.safe_load((folder / "prometheus" / "waitroom.rules.yml").read_text())
+    assert find(documents, "PrometheusRule")["spec"] == rules
+    dashboard = find(documents, "ConfigMap", "-dashboard")
+    assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "1"
+    text = dashboard["data"]["waitroom.json"]
+    assert "DS_PROMETHEUS}" not in text
+    assert (
+        json.loads(text)["panels"]
+        == json.loads(
+            (folder / "grafana" / "waitroom.json").read_text().replace("${DS_PROMETHEUS}", "main")
+        )["panels"]
+    )
+
+
+def test_helm_test_asks_each_room_and_may(render):
+    """Its pod has the label that the network policy lets in, and a room that is not there fails."""
+    documents = render({"rooms": {"tickets": {"total_active_users": 1}}})
+    pod = find(documents, "Pod", "-test")
+    labels = pod["metadata"]["labels"].items()
+    rules = find(documents, "NetworkPolicy")["spec"]["ingress"]
+    (allowed,) = [
+        rule for rule in rules
+        if rule["from"][0].get("podSelector", {}).get("matchLabels", {"": ""}).items() <= labels
+    ]  # fmt: skip
+    assert allowed["ports"] == [{"port": "edge"}]
+    _, option, code, _, *rooms = pod["spec"]["containers"][0]["args"]
+    assert rooms == ["shop", "tickets"]
+    with Site(
+        rooms={"shop": {"total_active_users": 1}, "tickets": {"total_active_users": 1}}
+    ) as site:
+        edge = site.edges[0]
+        command = [sys.executable, option, code, edge]
+        assert subprocess.run([*command, *rooms], check=False, timeout=30).returncode == 0
+        assert subprocess.run([*command, "other"], check=False, timeout=30).returncode != 0
+
+
 def test_the_ingress_names_a_room_that_there_is(render):
     """And its annotations are those that the page about ingress-nginx documents."""
     with pytest.raises(ValueError, match='there is no room "stage" in rooms'):
@@ -187,7 +288,9 @@ def test_the_ingress_names_a_room_that_there_is(render):
 def test_an_empty_list_lets_nobody_in(render):
     """A rule without `from` would let everybody in."""
     policy = find(render({"networkPolicy": {"edgeFrom": [], "opsFrom": []}}), "NetworkPolicy")
-    assert policy["spec"]["ingress"] is None
+    (only,) = policy["spec"]["ingress"]
+    (pod,) = only["from"]
+    assert pod["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "test"
 
 
 @pytest.mark.parametrize("over", [{}, EVERYTHING], ids=["as it is", "everything"])

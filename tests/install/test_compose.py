@@ -5,6 +5,7 @@ nginx's own configuration, with this machine's addresses in place of the contain
 """
 
 import re
+import shlex
 import shutil
 import subprocess
 import tomllib
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from sidecar import __version__
 from sidecar.settings.file import DEFAULT_FILE
 from sidecar.settings.load import load
 from sidecar.settings.model import Settings
@@ -217,8 +219,11 @@ def test_secrets_are_files_that_no_commit_takes(tmp_path):
 def test_the_image_is_small_and_unprivileged():
     """A slim Python of one minor version that the code runs on; a user by number, no root."""
     bases = [argument for name, argument in read_dockerfile() if name == "FROM"]
-    assert len(bases) == 2
-    assert {base.split()[0] for base in bases} == {"python:3.12-slim"}
+    assert [base.split()[0] for base in bases] == ["${PYTHON}"] * 2
+    # The first argument, which both stages see, is also what a build by digest replaces.
+    assert read_dockerfile()[0] == ("ARG", "PYTHON=python:3.13-slim-trixie")
+    page = (ROOT / "docs" / "docker.md").read_text()
+    assert "--build-arg PYTHON=python:3.13-slim-trixie@sha256:" in page
     stage = read_last_stage()
     user, group = stage["USER"].split(":")
     assert int(user) > 0
@@ -227,6 +232,23 @@ def test_the_image_is_small_and_unprivileged():
     # Nothing is installed in the last stage, and Python writes nothing at run time.
     assert not re.search(r"apt|pip |gcc|build-essential", stage["RUN"])
     assert read_image_env()["PYTHONDONTWRITEBYTECODE"] == "1"
+
+
+def test_the_image_says_what_it_is():
+    """The labels name the version, and the revision that the documented build gives."""
+    labels = dict(part.split("=", 1) for part in shlex.split(read_last_stage()["LABEL"]))
+    names = {name.removeprefix("org.opencontainers.image.") for name in labels}
+    assert names == {"title", "description", "version", "revision"}
+    assert labels["org.opencontainers.image.version"] == __version__
+    assert "--build-arg REVISION=" in (ROOT / "docs" / "docker.md").read_text()
+
+
+def test_the_image_has_every_database_driver():
+    """Each extra that a setting of the product needs is in it; `demo` is not for servers."""
+    (install,) = [argument for name, argument in read_dockerfile() if "pip --" in argument]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = ",".join(sorted(set(extras["optional-dependencies"]) - {"demo"}))
+    assert f"'.[{wanted}]'" in install
 
 
 def test_the_image_takes_the_tested_versions():

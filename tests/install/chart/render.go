@@ -55,9 +55,19 @@ func toYaml(value interface{}) (string, error) {
 	return strings.Join(lines, "\n"), nil
 }
 
+// The chart's own files, as helm's `.Files` reads them.
+type files struct{ folder string }
+
+func (f files) Get(name string) string {
+	text, err := os.ReadFile(filepath.Join(f.folder, name))
+	check(err)
+	return string(text)
+}
+
 func main() {
 	var data values
 	check(json.NewDecoder(os.Stdin).Decode(&data))
+	data["Files"] = files{os.Args[1]}
 	charts := template.New("chart").Option("missingkey=zero")
 	functions := sprig.TxtFuncMap()
 	functions["include"] = func(name string, data interface{}) (string, error) {
@@ -71,16 +81,16 @@ func main() {
 		return values{}
 	}
 	charts.Funcs(functions)
-	files, err := filepath.Glob(filepath.Join(os.Args[1], "templates", "*"))
+	templates, err := filepath.Glob(filepath.Join(os.Args[1], "templates", "*"))
 	check(err)
-	for _, file := range files {
+	for _, file := range templates {
 		text, err := os.ReadFile(file)
 		check(err)
 		_, err = charts.New(filepath.Base(file)).Parse(string(text))
 		check(err)
 	}
 	rendered := map[string]string{}
-	for _, file := range files {
+	for _, file := range templates {
 		var out bytes.Buffer
 		name := filepath.Base(file)
 		check(charts.ExecuteTemplate(&out, name, data))

@@ -14,10 +14,79 @@ app.kubernetes.io/component: sidecar
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- with .Values.labels }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "waitroom.secret" -}}
 {{ .Values.secret.existing | default (include "waitroom.name" .) }}
+{{- end }}
+
+{{- define "waitroom.image" -}}
+{{- $image := .Values.image }}
+{{- if $image.digest }}{{ printf "%s@%s" $image.repository $image.digest }}
+{{- else }}{{ printf "%s:%s" $image.repository ($image.tag | default .Chart.AppVersion) }}{{ end }}
+{{- end }}
+
+{{- /* What every pod of this image has: the replicas, the workers and the migration. */}}
+{{- define "waitroom.pod" -}}
+# Kubernetes would make WAITROOM_… variables of the services, and they are no settings.
+enableServiceLinks: false
+automountServiceAccountToken: false
+{{- with .Values.serviceAccount }}
+serviceAccountName: {{ . }}
+{{- end }}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 10001
+  runAsGroup: 10001
+  fsGroup: 10001
+  seccompProfile: {type: RuntimeDefault}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "waitroom.container" -}}
+image: {{ include "waitroom.image" . | quote }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+env:
+  - {name: WAITROOM_SECRET_KEYS_FILE, value: /run/secrets/waitroom/secret_keys}
+  - {name: WAITROOM_ADMIN_TOKEN_FILE, value: /run/secrets/waitroom/admin_token}
+  {{- if not .Values.store }}
+  - {name: WAITROOM_STORE_FILE, value: /run/secrets/waitroom/store}
+  {{- end }}
+  {{- with .Values.extraEnv }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: {drop: [ALL]}
+volumeMounts:
+  - {name: settings, mountPath: /etc/waitroom, readOnly: true}
+  - {name: secrets, mountPath: /run/secrets/waitroom, readOnly: true}
+  {{- with .Values.extraVolumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+
+{{- define "waitroom.volumes" -}}
+- name: secrets
+  secret: {secretName: {{ include "waitroom.secret" . }}, defaultMode: 0440}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- /* A JSON scalar or list is one in TOML, too. */}}
