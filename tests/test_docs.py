@@ -6,7 +6,9 @@ import shutil
 import pytest
 
 from scripts.docs_pages import BUILT
+from sidecar.gate.schemas import Status
 from sidecar.kit.extras import SOURCE
+from sidecar.visitors.verdict_lifetime import BRIEF_TTL_MS, VERDICT_TTL_MS
 from tests.support.markdown import find_problems
 from tests.support.site import ROOT
 
@@ -46,3 +48,27 @@ def test_a_page_installs_from_where_waitroom_is(page):
     commands = INSTALL.findall(page.read_text())
     if page.name != "CHANGELOG.md":
         assert {source for words in commands for source in OURS.findall(words)} <= allowed
+
+
+def test_protocol_lists_the_fields_of_the_status():
+    """Each field of the status document is in the table, and no other."""
+    text = (ROOT / "docs" / "protocol.md").read_text().partition("## The status document")[2]
+    names = re.findall(r"^\| (`.*?) \|", text.partition("\n## ")[0], re.MULTILINE)
+    fields = [name for cell in names for name in re.findall(r"`(\w+)`", cell)]
+    assert sorted(fields) == sorted(Status.model_fields)
+
+
+def test_pages_say_how_long_nginx_keeps_a_verdict():
+    """In words, as the code has it."""
+    assert (BRIEF_TTL_MS, VERDICT_TTL_MS) == (2_000, 3_000)
+    for name in ("nginx.md", "caddy.md"):
+        text = " ".join((ROOT / "docs" / name).read_text().split())
+        assert "two to three seconds" in text.replace("[", ""), name
+
+
+def test_the_exceptions_of_the_cap_are_listed_once():
+    """In design.md; the README and the comparison count them and lead there."""
+    for name, link in (("README.md", "docs/design.md"), ("docs/compared.md", "design.md")):
+        assert f"[three exceptions]({link}#promises)" in (ROOT / name).read_text()
+    promise = (ROOT / "docs" / "design.md").read_text().partition("**Exact cap.**")[2]
+    assert "three exceptions" in " ".join(promise.partition("**Order.**")[0].split())

@@ -206,20 +206,20 @@ _COUNT_ROWS: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (("abandoned", "no_shows", "waiting"), "Did not enter", ""),
     (("abandoned",), "  gave up waiting", "abandonment"),
     (("no_shows",), "  called, did not come", "no_show_share"),
-    (("waiting",), "  wait still", ""),
+    (("waiting",), "  still waiting", ""),
     (("finished", "expired", "left"), "Visits that ended", ""),
     (("finished",), "  finished at the site", ""),
     (("expired",), "  expired", ""),
     (("left",), "  left by the visitor", ""),
-    (("inside",), "Inside still", ""),
+    (("inside",), "Still inside", ""),
     (("released", "reset", "stuck"), "Ended otherwise", ""),
     (("released",), "  released by an operator", ""),
     (("reset",), "  waiting at a reset", ""),
-    (("stuck",), "  closed as stuck", ""),
+    (("stuck",), "  end unknown", ""),
 )
 #: The rows of durations in a report: the title of the row, and the fields of its durations.
 _TIME_ROWS = (
-    ("Wait of those let in", ("wait_p50", "wait_p90", "wait_p99", "wait_max")),
+    ("Wait before entering", ("wait_p50", "wait_p90", "wait_p99", "wait_max")),
     ("Gave up after", ("gave_up_after_p50",)),
     ("Time inside", ("inside_p50", "inside_p90")),
 )
@@ -236,8 +236,8 @@ def _format_report(report: dict[str, Any]) -> str:
     for title, fields in _TIME_ROWS:
         times = [(name.rpartition("_")[2], report[name]) for name in fields]
         text = ", ".join(f"{name} {_format_duration(s)}" for name, s in times if s is not None)
-        lines.append(f"{title:<28}{text or 'nobody to say it of'}")
-    record = "none to compare"
+        lines.append(f"{title:<28}{text or 'none'}")
+    record = "none"
     if report["estimates"]:
         record = f"the range held for {report['estimates_held']:.0%} of {report['estimates']:,}"
         record += f", median error {report['estimate_error_p50']:.0%}"
