@@ -24,7 +24,7 @@ window = "1s"
 on_exceed = "pace"
 key = "{biz}:{channel}"
 """
-#: Follows the blocks of docs/api.md. Prints which library AsyncClient uses.
+#: Follows the blocks of docs/client.md. Prints which library AsyncClient uses.
 ASYNC = """
 import asyncio, sys
 from waitroom import AsyncClient
@@ -83,7 +83,7 @@ def size_mb(folder: Path) -> float:
 
 @pytest.mark.parametrize("version", (PYTHONS := find_pythons()))
 def test_it_is_all_that_a_program_needs(wheel, service, tmp_path, version):
-    """Few packages and megabytes, and the lines of docs/api.md do what they say; with aiohttp,
+    """Few packages and megabytes, and the lines of docs/client.md do what they say; with aiohttp,
     which is installed then, AsyncClient uses that."""
     run([PYTHONS[version], "-m", "venv", "--without-pip", tmp_path / "env"])
     python = tmp_path / "env" / "bin" / "python"
@@ -101,9 +101,9 @@ def test_it_is_all_that_a_program_needs(wheel, service, tmp_path, version):
 
 
 def follow_page(python, service, transport):
-    """Run the Python blocks of docs/api.md, and AsyncClient."""
-    text = (ROOT / "docs/api.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", text[text.index("## In Python") :], re.DOTALL)
+    """Run the Python blocks of docs/client.md, and AsyncClient."""
+    text = (ROOT / "docs/client.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     lines = re.sub(
         r'Client\(.*, token="…"', "Client(client_addresses, token=token", "".join(blocks)
     )
