@@ -12,7 +12,6 @@ import resource
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from loadtest.bench.systems import in_memory
 from loadtest.machine import busy_seconds, cpu_seconds
 from loadtest.report import OLD, OURS, PLAIN, Report, new_figure, table
 from loadtest.verdict import WORDS
@@ -35,13 +35,10 @@ THINK_S = 0.25
 STAY = 60
 GENERATORS = 2
 NOFILE = 65536
-#: Folder for sites. nginx caches verdicts in files, on a server in /run, which is in memory.
-MEMORY = Path("/dev/shm")
 #: A site that responds at once, and logs the visitors.
 ORIGIN = "location / { access_log @folder@/hits.log load; return 200 'Welcome.'; }"
-#: The system that this one replaces, and its requests/s and mean response time in ms, by its own
-#: account, on one machine and on ten.
-OLD_NAME = "the waiting room in nginx, Lua and Redis"
+#: Requests/s and mean response time in ms of the system that this one replaces, by its own account,
+#: on one machine and on ten.
 OLD_ONE = (833.3, 348)
 OLD_TEN_USERS, OLD_TEN = 2000, (4062, 355)
 #: With 3,000 users it served more requests/s than this, within 300 to 600 ms.
@@ -161,12 +158,11 @@ def measure_reports(amount: Amount) -> Iterator[Report]:
     replicas = min(amount.replicas, 2) if amount.cap == QUICK.cap else amount.replicas
     rounds = amount.rounds if amount == WHOLE else 1
     raise_limits()
-    if os.access(MEMORY, os.W_OK):
-        tempfile.tempdir = str(MEMORY)
     steps: list[Step] = []
-    for count, users in _order(sorted({*amount.fewer, replicas}), amount.users, rounds):
-        steps.append(_run_step(amount, count, users))
-        print(steps[-1], flush=True)
+    with in_memory():
+        for count, users in _order(sorted({*amount.fewer, replicas}), amount.users, rounds):
+            steps.append(_run_step(amount, count, users))
+            print(steps[-1], flush=True)
     yield report(amount, steps)
 
 
@@ -316,8 +312,8 @@ def _paragraphs(amount: Amount, steps: Sequence[Step], shown: Sequence[Step]) ->
         "## Targets",
         table(["target", "", "measured"], [[what, words[is_], by] for what, is_, by in reached],
               words=3),
-        (f"The targets are the figures of {OLD_NAME} that Waitroom replaces, by its own account"
-        " (`loadtest/baselines/lua` rebuilds its design; `make bench` runs both on one machine)."
+        ("The targets are the figures of the waiting room in nginx, Lua and Redis that Waitroom"
+        " replaces, by its own account (`loadtest/baselines/lua` rebuilds its design; `make bench` runs both on one machine)."
         f" One machine at its best: {OLD_ONE[0]:g} requests/s with a mean of {OLD_ONE[1] / 1000:g}"
         f" s. Ten machines: {OLD_TEN[0]:,} requests/s at {OLD_TEN_USERS:,} users with a mean of"
         f" {OLD_TEN[1] / 1000:g} s, and at {OLD_MOST_USERS:,} users still more than"
@@ -327,7 +323,6 @@ def _paragraphs(amount: Amount, steps: Sequence[Step], shown: Sequence[Step]) ->
         " replicas bring no more speed. Most passes are answered by nginx alone, by a stamp or a"
         " verdict that it keeps, and ask no replica. What replicas can do, and what more machines"
         " would bring: `make bench-scaling`."),
-        *([_WHY_NOT] if any(is_ is False for _, is_, _ in reached) else []),
         "## Figures",
         table(list(rows[0]), [list(row.values()) for row in rows], words=0),
         ("Times are milliseconds, over all requests. Passes were answered by the site, polls by"
@@ -366,14 +361,6 @@ def targets(steps: Sequence[Step]) -> list[tuple[str, bool | None, str]]:
     over = [step for step in steps if step.overshoot]
     rows.append(("overshoot 0, in every step", not over, f"{len(steps)} steps, {len(over)} over"))
     return rows
-
-
-_WHY_NOT = (
-    "Where the time goes is below, under *Cores used*: generator, nginx and replicas share all"
-    " there is. A visitor asks for a page about once a second then, and a stamp holds for two to"
-    " three: every third page asks a replica, which costs some five times what nginx takes for the"
-    " others. On two cores ten replicas take turns: more cores, or fewer replicas, bring it nearer."
-)
 
 
 def _draw(steps: Sequence[Step]) -> Figure:

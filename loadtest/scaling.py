@@ -19,11 +19,10 @@ from loadtest.bench.systems import in_memory
 from loadtest.cluster import cpu_by_part, run_locust
 from loadtest.machine import cpu_seconds
 from loadtest.report import Report, bold, count, table
-from loadtest.rounds import describe_loads
+from loadtest.rounds import describe_loads, rounds
 from loadtest.verdict import FIGURES_BEGIN
 from tests.support.site import TO_ORIGIN, Site, gated
 
-#: Locust users, each of which has one request in progress.
 USERS = 64
 #: What is measured: its name, the journey, and whether the replicas are asked without nginx.
 KINDS = (
@@ -68,10 +67,6 @@ class Step:
         """Return the CPU time of these parts for one request, in µs."""
         return 1e6 * sum(self.cores[part] for part in parts) / self.per_second
 
-    def __str__(self) -> str:
-        cores = ", ".join(f"{part} {used:.2f}" for part, used in self.cores.items())
-        return f"{self.replicas:>2} replicas, {self.kind}: {self.per_second:,.0f}/s; cores: {cores}"
-
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--replicas", type=int, nargs="+", help="other numbers of replicas")
@@ -82,10 +77,8 @@ def measure_reports(amount: Amount) -> Iterator[Report]:
     steps: list[Step] = []
     loads: list[float] = []
     with in_memory():
-        for number in range(amount.rounds):
-            # Every other round begins with the most replicas.
-            for replicas in amount.replicas[:: -1 if number % 2 else 1]:
-                loads.append(os.getloadavg()[0])
+        for _, counts in rounds(amount.rounds, amount.replicas, loads):
+            for replicas in counts:
                 steps += measure(amount, replicas)
     yield report(steps, amount.rounds, loads)
 
@@ -98,7 +91,7 @@ def measure(amount: Amount, replicas: int) -> Iterator[Step]:
     ) as site:  # fmt: skip
         for kind, journey, is_direct in KINDS:
             step = _run(amount, site, kind, journey, ",".join(site.edges) if is_direct else "")
-            print(step, flush=True)
+            print(f"{replicas} replicas, {kind}: {step.per_second:,.0f}/s", flush=True)
             yield step
 
 
@@ -140,7 +133,7 @@ def model(machines: int, serving_us: float, redis_us: float) -> float:
     return min(machines * MODEL_CORES * 1e6 / serving_us, 1e6 / redis_us)
 
 
-def report(steps: Sequence[Step], rounds: int, loads: Sequence[float]) -> Report:
+def report(steps: Sequence[Step], times: int, loads: Sequence[float]) -> Report:
     def middle(kind: str, replicas: int, *parts: str) -> float:
         of = [step for step in steps if (step.kind, step.replicas) == (kind, replicas)]
         return median(step.us(*parts) if parts else step.per_second for step in of)
@@ -150,8 +143,7 @@ def report(steps: Sequence[Step], rounds: int, loads: Sequence[float]) -> Report
         [
             f"{replicas}", kind, f"{middle(kind, replicas):,.0f}",
             *(f"{middle(kind, replicas, part):.0f}" for part in PARTS),
-            *(f"{middle(kind, replicas) * middle(kind, replicas, part) / 1e6:.2f}"
-              for part in PARTS),
+            *(f"{middle(kind, replicas) * middle(kind, replicas, p) / 1e6:.2f}" for p in PARTS),
         ]
         for kind, _, _ in KINDS
         for replicas in counts
@@ -167,7 +159,7 @@ def report(steps: Sequence[Step], rounds: int, loads: Sequence[float]) -> Report
     ]
     problems = [problem for step in steps for problem in step.problems]
     paragraphs = [
-        (f"`make bench-scaling`. {count(rounds, 'round')}; medians. {USERS} Locust users without a"
+        (f"`make bench-scaling`. {count(times, 'round')}; medians. {USERS} Locust users without a"
         " pause: each sends its next request when it has an answer. All parts share the"
         f" {os.cpu_count()} cores of this machine, so the requests a second stop growing when these"
         " are used up, and more replicas then only share them. A user polls much sooner than"

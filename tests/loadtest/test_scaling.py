@@ -44,7 +44,7 @@ def test_the_report_says_what_it_shows(problem):
         for replicas in (1, 2)
         for rate in (4000, 5000, 9000)
     ]  # fmt: skip
-    made = report(steps, rounds=3, loads=[0.1])
+    made = report(steps, times=3, loads=[0.1])
     text = "\n".join(made.paragraphs)
     assert "| 1 | polls, replicas alone | 5,000 | 100 | 20 | 0 | 80 | 0.50 |" in text
     assert "This is a model, not a measurement" in text
