@@ -313,7 +313,8 @@ def _paragraphs(amount: Amount, steps: Sequence[Step], shown: Sequence[Step]) ->
         table(["target", "", "measured"], [[what, words[is_], by] for what, is_, by in reached],
               words=3),
         ("The targets are the figures of the waiting room in nginx, Lua and Redis that Waitroom"
-        " replaces, by its own account (`loadtest/baselines/lua` rebuilds its design; `make bench` runs both on one machine)."
+        " replaces, by its own account (`loadtest/baselines/lua` rebuilds its design;"
+        " `make bench` runs both on one machine)."
         f" One machine at its best: {OLD_ONE[0]:g} requests/s with a mean of {OLD_ONE[1] / 1000:g}"
         f" s. Ten machines: {OLD_TEN[0]:,} requests/s at {OLD_TEN_USERS:,} users with a mean of"
         f" {OLD_TEN[1] / 1000:g} s, and at {OLD_MOST_USERS:,} users still more than"
