@@ -74,6 +74,7 @@ scopes = { shop = ["jobs", "read"] }
 edge_listen = "10.0.0.5:8400"
 ops_listen = "10.0.0.5:8401"
 done_listen = "127.0.0.1:8402"
+health_listen = "127.0.0.1:8403"
 static_dir = "/srv/waitroom/static"
 template_dir = "/srv/waitroom/templates"
 log_level = "warning"
@@ -97,6 +98,7 @@ webhooks = { team = { url = "https://example.com/hook" } }
         "service_token": "[the API](api.md)",
         "scopes": "[who may do what](access.md)",
         "done_listen": "[permits](nginx.md#permits)",
+        "health_listen": "[adaptive rooms](adaptive.md)",
         "event_streams": "[server-sent events](webhooks.md#server-sent-events)",
         "history": "[history](history.md)",
         "jobs": "[jobs](jobs.md)",
@@ -117,6 +119,7 @@ session_duration = "10m"
 ```""",
     lines="""
 total_active_users = 300
+adaptive = { mode = "on", p90 = "1.2s", min = 50 }
 new_users_per_minute = 600
 session_max_duration = "2h"
 keepalive_max_duration = "1h"

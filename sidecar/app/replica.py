@@ -51,6 +51,9 @@ from sidecar.limits.store import LimitStore
 from sidecar.limits.worker import refresh_limits_forever
 from sidecar.lottery.service import Draws
 from sidecar.lottery.store import DrawsStore
+from sidecar.rooms.adaptive.metrics import AdaptiveMetrics
+from sidecar.rooms.adaptive.reports import SiteReports
+from sidecar.rooms.adaptive.worker import adapt_forever
 from sidecar.rooms.metrics import RoomMetrics
 from sidecar.rooms.service import WaitingRoom, WaitingRooms
 from sidecar.rooms.settings import EVENTS_KEPT, RoomSettings
@@ -172,6 +175,7 @@ async def run_replica(settings: Settings, stopping: list[bool]) -> AsyncIterator
             "refresher": partial(refresh_forever, rooms, metrics),
             "sweeper": partial(sweep_forever, rooms, metrics),
             "lease sweeper": partial(sweep_leases_forever, leases),
+            "adaptive rooms": partial(adapt_forever, rooms, metrics),
             "limit refresher": partial(refresh_limits_forever, limits),
         }
         if not settings.is_in_memory:
@@ -212,6 +216,7 @@ async def run_replica(settings: Settings, stopping: list[bool]) -> AsyncIterator
         if subscriber.has_channels:
             task = asyncio.create_task(run_worker("subscriber", subscriber.run))
             stack.push_async_callback(stop_workers, task)
+        await _read_site_reports(settings, rooms, metrics, stack)
         static = settings.static_dir or find_share("static")
         if not (static / "waiting.html").is_file():
             raise InputError([f"static_dir: there is no waiting.html in {static}"])
@@ -262,6 +267,15 @@ async def _open_jobs(
     if settings.done_listen:
         await stack.enter_async_context(done_log.listen(settings.done_listen, services.jobs))
     return services
+
+
+async def _read_site_reports(
+    settings: Settings, rooms: WaitingRooms, metrics: Metrics, stack: contextlib.AsyncExitStack
+) -> None:
+    """Read nginx's reports of the sites' responses until `stack` is closed."""
+    if settings.health_listen:
+        reports = SiteReports(rooms, metrics.of(AdaptiveMetrics))
+        await stack.enter_async_context(reports.listen(settings.health_listen))
 
 
 def _start_target_detector(

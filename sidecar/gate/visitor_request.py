@@ -201,7 +201,7 @@ class VisitorRequest:
             return False
         if headers.get(_ACCEPT, "").startswith(("image/", "text/css")) or snapshot is None:
             return False
-        return not snapshot.waiting and snapshot.active < room.settings.total_active_users
+        return not snapshot.waiting and snapshot.active < room.settings.find_cap(snapshot.learned)
 
 
 def _read_grant(url: str, room: Gate) -> tuple[Grant | None, str]:

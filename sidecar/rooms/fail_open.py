@@ -41,7 +41,7 @@ class Fallback:
         admitted = snapshot.counters.get("admitted", 0.0)
         recently_admitted = max(0, int(admitted - self._admitted))
         self._admitted = admitted
-        free = max(0, settings.total_active_users - snapshot.active - recently_admitted)
+        free = max(0, settings.find_cap(snapshot.learned) - snapshot.active - recently_admitted)
         has_queue = snapshot.waiting > 0 or settings.queue_all or snapshot.recovery_stage > 0
         self._slots = 0 if has_queue else free // self._replicas
         self._rate_tokens, self._rate_tokens_ms = 1.0, snapshot.now_ms

@@ -48,3 +48,8 @@ def called_key(room: str) -> str:
     """Return the key that stores the id of the last stream entry that the call notifier has read.
     The recorder trims the stream only up to that entry. The key expires."""
     return room_key(room, "called")
+
+
+def site_key(room: str, step: int) -> str:
+    """Return the key of the hash with the counts of the site's sampled responses in a step."""
+    return room_key(room, f"site:{step}")

@@ -295,7 +295,9 @@ class WaitingRoom:
             log.warning("store_emptied", room=self.name, hint=hint)
             self._revoked_seen_ms = 0
             last = self.snapshot
-            await self.store.restore_lost(self._revoked, last.overrides, epoch=last.epoch)
+            learned = {} if last.learned is None else {"learned": last.learned.to_json()}
+            overrides = last.overrides | learned
+            await self.store.restore_lost(self._revoked, overrides, epoch=last.epoch)
         elif self.snapshot is not None and snapshot.rollbacks > self.snapshot.rollbacks:
             hint = "sessions and places of the last seconds come back by themselves"
             log.warning("store_behind", room=self.name, hint=hint)

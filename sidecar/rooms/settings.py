@@ -26,6 +26,8 @@ from sidecar.kit.setting_types import (
     from_text,
 )
 from sidecar.kit.templates import TEMPLATE_NAME
+from sidecar.rooms.adaptive.controller import Learned
+from sidecar.rooms.adaptive.settings import Adaptive
 from sidecar.rooms.appearance import APPEARANCE, ColourText, Font, Links, SitePath, StyleSheet
 from sidecar.rooms.messages import Message, drop_ended
 from sidecar.rooms.openings import Events, Moments, apply_event_settings, find_moments
@@ -70,6 +72,9 @@ class RoomSettings(BaseModel):
     total_active_users: Count = Field(ge=0, le=10_000_000)
     """The cap: how many sessions the room may have at a time, including those of visitors who were
     called and have not arrived yet. When you lower it, active visitors stay."""
+    adaptive: Adaptive = None
+    """Finds below the cap how many visitors the site bears, by its response times and errors: a
+    table, `[rooms.NAME.adaptive]`. None: the cap alone holds."""
     new_users_per_minute: Count | None = Field(default=None, ge=1, le=10_000_000)
     """The maximum number of visitors admitted per minute, spread evenly. Called visitors who do
     not arrive count too. None: visitors are admitted as fast as sessions end."""
@@ -264,6 +269,11 @@ class RoomSettings(BaseModel):
         The last one, where visitors without a class wait, is shown only if it has labels."""
         shown = (line for line in self.lines if line.labels or line is not self.lines[-1])
         return {line.name: line.labels or {"en": line.name} for line in shown}
+
+    def find_cap(self, learned: Learned | None) -> int:
+        """Return the cap in force. An adaptive room's is lower while its site bears less."""
+        cap = self.total_active_users
+        return cap if self.adaptive is None else self.adaptive.lower(cap, learned)
 
     def moments(self, now_ms: int) -> Moments:
         """Return the room's phase, current event and next event at a time."""

@@ -34,7 +34,7 @@ def name_state(settings: RoomSettings, snapshot: Snapshot | None) -> RoomStateNa
         return "closed" if snapshot.phase is Phase.CLOSED else "prequeue"
     if settings.total_active_users == 0:
         return "cap_0"
-    return "at_cap" if snapshot.active >= settings.total_active_users else "running"
+    return "at_cap" if snapshot.active >= settings.find_cap(snapshot.learned) else "running"
 
 
 def describe_sub_queues(settings: RoomSettings, snapshot: Snapshot) -> list[dict[str, Any]]:

@@ -125,6 +125,9 @@ class Settings(HistorySection):
     done_listen: Annotated[str, AfterValidator(_check_optional_listen)] = ""
     """The address to which nginx reports, by UDP or through a unix socket, the permit of each call
     that is over. The replica then counts that call as over. Empty: off."""
+    health_listen: Annotated[str, AfterValidator(_check_optional_listen)] = ""
+    """The address to which nginx reports a share of the sites' responses, by UDP or through a unix
+    socket, for adaptive rooms. Only nginx may reach it: the reports are not signed. Empty: off."""
     static_dir: Path | None = None
     """The folder with the waiting page's files. None: the folder in the installed package. The
     folder from which nginx serves them is set in its `settings.conf`."""

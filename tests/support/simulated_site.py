@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from sidecar.rooms.adaptive.controller import TICK_S, Learned, Reading, Targets, tick
 from sidecar.rooms.adaptive.signals import (
     ERRORS,
+    PERCENT,
     RESPONSES,
     STEP_S,
     SUM_MS,
@@ -158,6 +159,7 @@ def simulate(  # noqa: C901, PLR0912, PLR0915 - one loop over the kinds of event
             return
         step = steps[int(at) // STEP_S]
         step[RESPONSES] += 1
+        step[PERCENT] += round(100 * sampled)
         step[ERRORS] += not is_good
         if is_good or taken > 0.5:  # a quick error says nothing about speed
             step[find_bucket(taken)] += 1
@@ -198,7 +200,7 @@ def simulate(  # noqa: C901, PLR0912, PLR0915 - one loop over the kinds of event
             call(now)
         else:
             if cap is None:
-                tick(run.learned, targets, Reading(now + 1e6, inside, 450, sampled, count))
+                tick(run.learned, targets, Reading(now + 1e6, inside, 450, count))
                 ceiling = int(run.learned.ceiling)
             run.ticks.append((int(now), inside, ceiling, run.learned.state, len(waiting)))
             call(now)

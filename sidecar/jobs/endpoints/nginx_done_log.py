@@ -10,19 +10,16 @@ ends only the call of that permit. If a datagram is lost, the call ends after th
 import asyncio
 import contextlib
 import re
-import socket
-import stat
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Any
 
 import structlog
 
+from sidecar.http import datagrams
 from sidecar.jobs.permits import Permit, PermitError, parse_target
 from sidecar.jobs.service import Jobs
 from sidecar.jobs.targets import Target
-from sidecar.kit.errors import DatabaseError, ListenError, StoreError
+from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.tasks import Background
 
 #: The maximum number of reports that wait to be processed. More are dropped.
@@ -32,12 +29,6 @@ MAX_PARALLEL = 128
 #: How long a report is retried while Redis or SQL is unavailable, and the pause, in seconds.
 RETRY_TIME_S = 60.0
 RETRY_PAUSE_S = 1.0
-#: The maximum number of datagrams that are read before other work of the event loop continues.
-_MAX_READ_AT_ONCE = 256
-#: The longest report, in bytes. A longer one is truncated, and rejected.
-_MAX_REPORT_BYTES = 2048
-#: The size of the socket's receive buffer, in bytes.
-_RECEIVE_BUFFER_BYTES = 1 << 20
 #: How long a stopping replica waits for reports to be written, in seconds.
 _DRAIN_S = 2.0
 
@@ -62,14 +53,8 @@ class DoneLog:
         self._has_dropped = False
         self.ends = Background()
 
-    def read(self, listener: socket.socket) -> None:
-        """Read the datagrams of a socket, and end the calls in the background."""
-        # Empties the socket, because the kernel may queue only ten (net.unix.max_dgram_qlen).
-        with contextlib.suppress(BlockingIOError, InterruptedError):
-            for _ in range(_MAX_READ_AT_ONCE):
-                self._handle_report(listener.recv(_MAX_REPORT_BYTES))
-
-    def _handle_report(self, data: bytes) -> None:
+    def handle_report(self, data: bytes) -> None:
+        """Read a datagram, and end its call in the background."""
         report = parse_report(data)
         if report is None:
             log.debug("unreadable_end", bytes=len(data))
@@ -117,44 +102,9 @@ class DoneLog:
 async def listen(address: str, jobs: Jobs) -> AsyncIterator[None]:
     """Listen for reports at `unix:/path` or `host:port` (UDP) within the block. Raises ListenError
     if the address cannot be used."""
+    done_log = DoneLog(jobs)
     try:
-        listener = _open_listener(address)
-    except OSError as error:
-        raise ListenError("done_listen", address, error) from None
-    loop, done_log = asyncio.get_running_loop(), DoneLog(jobs)
-    with listener:
-        loop.add_reader(listener, done_log.read, listener)
-        try:
+        async with datagrams.listen("done_listen", address, done_log.handle_report):
             yield
-        finally:
-            loop.remove_reader(listener)
-            await done_log.ends.finish(_DRAIN_S)
-
-
-def _open_listener(address: str) -> socket.socket:
-    name: Any
-    if address.startswith("unix:"):
-        path = Path(address.removeprefix("unix:"))
-        if path.is_socket():  # a killed replica has left it behind
-            path.unlink()
-        family, name = socket.AF_UNIX, str(path)
-    else:
-        host, _, port = address.rpartition(":")
-        [(family, _, _, _, name), *_] = socket.getaddrinfo(
-            host.strip("[]"), int(port), type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE
-        )
-    listener = socket.socket(family, socket.SOCK_DGRAM)
-    try:
-        if family != socket.AF_UNIX:
-            # The replicas of a machine share a settings file. Each report reaches one of them.
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        listener.bind(name)
-        if family == socket.AF_UNIX:
-            # Only this user and its group, to which nginx belongs, may send reports.
-            Path(name).chmod(stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IWGRP)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
-        listener.setblocking(False)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
+    finally:
+        await done_log.ends.finish(_DRAIN_S)

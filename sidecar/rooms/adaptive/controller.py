@@ -79,6 +79,10 @@ class Learned:
     futile: float | None = None
     #: Responses a second for each visitor inside, as usual; None before the first signal.
     usual: float | None = None
+    #: The p90 in s and the share of errors of the last tick, and of how many responses.
+    p90_s: float = 0.0
+    error_share: float = 0.0
+    responses: int = 0
     #: The mean number inside over about one stay, and how many ticks it covers.
     past: float = 0.0
     ticks: int = 0
@@ -99,14 +103,12 @@ class Reading:
         now_s: The time in seconds.
         inside: How many visitors are inside.
         stay_s: The mean time that a slot is held, in seconds.
-        sampled: The share of responses that nginx reports, from 0 to 1.
         count: Returns the counts of the last so many seconds.
     """
 
     now_s: float
     inside: int
     stay_s: float
-    sampled: float
     count: Callable[[int], Counts]
 
 
@@ -132,6 +134,8 @@ def tick(learned: Learned, targets: Targets, reading: Reading) -> None:
     learned.past += (inside - learned.past) * max(1 / learned.ticks, 2 / ticks)
     window = next((w for w in WINDOWS_S if count(w).responses >= ENOUGH), WINDOWS_S[-1])
     counts = count(window)
+    learned.responses = counts.responses
+    learned.p90_s, learned.error_share = counts.percentile_s(0.9), counts.error_share
     if counts.responses < FEWEST or _is_silent(learned, inside, count(SILENCE_S)):
         learned.state, learned.above = "no signal", 0
         most = min(learned.ceiling, inside + 1, learned.good or float("inf"))
@@ -209,7 +213,7 @@ def _cut(learned: Learned, targets: Targets, site: _Site) -> None:
     late = failed = 0.0
     if targets.p90_s is not None and (p90 := counts.percentile_s(0.9)) > targets.p90_s:
         # Little's law: so many visitors wait for a response for longer than they should.
-        per_s = counts.responses / site.window / site.reading.sampled
+        per_s = counts.responses / site.window / counts.share
         late = per_s * counts.mean_s * (1 - targets.p90_s / p90)
     if targets.max_errors is not None:
         failed = inside * max(0.0, counts.error_share - targets.max_errors)

@@ -10,8 +10,9 @@ STEP_S = 5
 LONGEST_S = 300
 #: Each bucket of response times is this much wider than the one before.
 _GROWTH = 1.1
-#: Names of counts beside the buckets: responses, errors, and the sum of response times in ms.
-RESPONSES, ERRORS, SUM_MS = "n", "e", "s"
+#: Names of counts beside the buckets: responses, errors, the sum of response times in ms, and the
+#: sum of the percentages of which the responses are samples.
+RESPONSES, ERRORS, SUM_MS, PERCENT = "n", "e", "s", "p"
 
 
 def find_bucket(seconds: float) -> str:
@@ -26,6 +27,7 @@ class Counts:
     responses: int = 0
     errors: int = 0
     sum_ms: int = 0
+    percent: int = 0
     #: Number of responses by the index of their bucket.
     buckets: dict[int, int] = field(default_factory=dict)
 
@@ -38,6 +40,8 @@ class Counts:
                 self.errors += number
             elif name == SUM_MS:
                 self.sum_ms += number
+            elif name == PERCENT:
+                self.percent += number
             else:
                 self.buckets[int(name)] = self.buckets.get(int(name), 0) + number
 
@@ -45,6 +49,11 @@ class Counts:
     def timed(self) -> int:
         """The number of responses with a time. A quick error has none."""
         return sum(self.buckets.values())
+
+    @property
+    def share(self) -> float:
+        """The share of responses that nginx reports, from 0 to 1."""
+        return self.percent / 100 / self.responses if self.responses else 1.0
 
     @property
     def mean_s(self) -> float:

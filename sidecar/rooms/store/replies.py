@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from sidecar.rooms.adaptive.controller import Learned
 from sidecar.rooms.messages import join_message
 from sidecar.storage.redis.driver_errors import text
 from sidecar.visitors.model import Phase, QueueOutcome, Standing
@@ -58,6 +59,8 @@ class Snapshot:
     lines: tuple[tuple[int, int | None], ...] = ()
     #: How many revoked passes and spent tickets Redis stores.
     remembered: int = 0
+    #: What an adaptive room has learned of its site. None: nothing yet.
+    learned: Learned | None = None
 
     @property
     def rollbacks(self) -> float:
@@ -92,6 +95,7 @@ def read_snapshot(reply: Any) -> Snapshot:
         for name, value in _to_pairs([*config, *look])
         if name not in {"epoch", "revision"}
     }
+    learned = overrides.pop("learned", None)
     counters = {name: float(value) for name, value in _to_pairs(stats)}
     return Snapshot(
         now_ms=now,
@@ -102,6 +106,7 @@ def read_snapshot(reply: Any) -> Snapshot:
         revision=revision,
         wait_ms=None if wait < 0 else wait,
         overrides=join_message(overrides),
+        learned=None if learned is None else Learned(**learned),
         shield_until_ms=int(counters.pop(SHIELD_FIELD, 0)),
         counters=counters,
         revoked={name: int(float(value)) for name, value in _to_pairs(revoked)},

@@ -5,7 +5,7 @@ import math
 import os
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -16,6 +16,7 @@ from sidecar.kit.clock import MAX_LAG_MS, StoreClock
 from sidecar.kit.errors import StoreError
 from sidecar.kit.shorten import shorten_values
 from sidecar.rooms import redis_keys as keys
+from sidecar.rooms.adaptive.signals import LONGEST_S
 from sidecar.rooms.appearance import APPEARANCE
 from sidecar.rooms.messages import TABLE_FIELD, split_json_message, split_message, to_json
 from sidecar.rooms.store.lists import Lists
@@ -256,6 +257,34 @@ class RoomStore(PlainCommands):
             name = text_of(stale)
             raise ChangedSinceError("message" if name == TABLE_FIELD else name)
         return int(revision)
+
+    async def store_learned(self, learned: Mapping[str, Any] | None, *, expected: str) -> bool:
+        """Store what an adaptive room has learned, or forget it. Return False, and change nothing,
+        if Redis no longer has the `expected` text of read_learned()."""
+        text = "" if learned is None else json.dumps(learned)
+        _, is_stored = await self._run("adapt", [expected, text])
+        return bool(is_stored)
+
+    async def read_learned(self) -> str:
+        """Return what an adaptive room has learned as JSON, or ""."""
+        stored = await self._send("adapt", self._redis.hget(self._key("config"), "learned"))
+        return "" if stored is None else text_of(stored)
+
+    async def count_responses(self, step: int, counts: Mapping[str, int]) -> None:
+        """Add counts of the site's sampled responses (rooms/adaptive/signals.py) to a step."""
+        key, commands = keys.site_key(self._name, step), self._redis.pipeline(transaction=False)
+        for name, number in counts.items():
+            commands.hincrby(key, name, number)
+        commands.expire(key, LONGEST_S + 30)
+        await self._send("adapt", commands.execute())
+
+    async def read_responses(self, steps: Iterable[int]) -> list[dict[str, int]]:
+        """Return the counts of the site's sampled responses in each step."""
+        commands = self._redis.pipeline(transaction=False)
+        for step in steps:
+            commands.hgetall(keys.site_key(self._name, step))
+        replies = await self._send("adapt", commands.execute())
+        return [{text_of(k): int(v) for k, v in reply.items()} for reply in replies]
 
     async def forecast(self, changes: dict[str, Any]) -> tuple[int, int, int, Pace, Pace]:
         """Return the time of Redis in ms, how many visitors wait and are active, the forecast with

@@ -6,10 +6,11 @@ local phase
 -- The latest event that has begun, and when visitors could join it, ms; nil and -math.huge if none
 -- has begun.
 local current_event, event_begins
--- The current total_active_users and new_users_per_minute, which an event may override.
+-- The current total_active_users and new_users_per_minute, which an event may override. The cap is
+-- lower while the site bears fewer visitors (rooms/adaptive/).
 local cap, per_minute
 
-local function begin_events()
+local function begin_phase()
   phase, current_event, event_begins = OPEN, nil, -math.huge
   cap, per_minute = room.total_active_users, room.new_users_per_minute
   local events = room.events
@@ -28,4 +29,12 @@ local function begin_events()
   elseif room.between_events ~= 'open' then
     phase = CLOSED
   end
+end
+
+local function begin_events()
+  begin_phase()
+  local adaptive = room.adaptive
+  if not adaptive or adaptive.mode ~= 'on' then return end
+  -- As AdaptiveSettings.lower does. Without a ceiling, Redis was emptied, or nothing was measured.
+  cap = math.min(cap, room.learned and math.floor(room.learned.ceiling) or adaptive.min)
 end

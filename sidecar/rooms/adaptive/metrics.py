@@ -1,0 +1,52 @@
+"""The metrics of adaptive rooms."""
+
+from typing import get_args
+
+from sidecar.http.metrics import SHARED, MetricSet, counter, gauge
+from sidecar.rooms.adaptive.controller import Learned, StateName
+
+_STATES = get_args(StateName)
+
+
+class AdaptiveMetrics(MetricSet):
+    """How the sites behind adaptive rooms do, as the last tick saw them."""
+
+    reports = counter(
+        "waitroom_site_reports",
+        "Reports of nginx that this replica got. left_out: says nothing about the site's speed. "
+        "unreadable: no report. unknown_room: no adaptive room. lost: Redis did not answer.",
+        "room",
+        "result",
+    )
+    ceiling = gauge(
+        "waitroom_ceiling",
+        "How many visitors an adaptive room lets in, or would let in with mode = advise." + SHARED,
+        "room",
+    )
+    sustainable = gauge(
+        "waitroom_sustainable",
+        "How many visitors the site is believed to bear. Absent before the first overload."
+        + SHARED,
+        "room",
+    )
+    p90 = gauge(
+        "waitroom_site_p90_seconds", "The p90 of the site's response times." + SHARED, "room"
+    )
+    errors = gauge(
+        "waitroom_site_error_share", "The share of errors, from 0 to 1." + SHARED, "room"
+    )
+    state = gauge(
+        "waitroom_adaptive_state", "1 for the state that the site is in." + SHARED, "room", "state"
+    )
+
+    def export(self, room: str, learned: Learned | None) -> None:
+        """Export what a room has learned."""
+        if learned is None:
+            return
+        self.ceiling.labels(room).set(int(learned.ceiling))
+        self.p90.labels(room).set(learned.p90_s)
+        self.errors.labels(room).set(learned.error_share)
+        if learned.good is not None:
+            self.sustainable.labels(room).set(int(learned.good))
+        for state in _STATES:
+            self.state.labels(room, state).set(state == learned.state)

@@ -1,0 +1,152 @@
+"""Reads nginx's reports of the site's responses, and adds them to the counts in Redis.
+
+nginx sends a share of them from its access log, as syslog datagrams (nginx/waitroom/http.conf):
+
+    <190>Nov 22 04:33:00 waitroom: ROOM|SHARE|UPSTREAM STATUS|HEADER TIME|RESPONSE TIME|STATUS
+
+SHARE is the percentage of responses that it reports. If nginx asked several upstreams, their values
+are lists, such as `502, 200`. The reports are not signed, so only nginx may reach the address.
+"""
+
+import asyncio
+import contextlib
+import re
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+import structlog
+
+from sidecar.http import datagrams
+from sidecar.kit.errors import StoreError
+from sidecar.kit.tasks import run_worker, stop_workers
+from sidecar.rooms.adaptive.controller import Targets
+from sidecar.rooms.adaptive.metrics import AdaptiveMetrics
+from sidecar.rooms.adaptive.signals import (
+    ERRORS,
+    PERCENT,
+    RESPONSES,
+    STEP_S,
+    SUM_MS,
+    find_bucket,
+)
+from sidecar.rooms.service import WaitingRooms
+
+#: How often a replica writes its counts, in seconds.
+FLUSH_S = 1.0
+#: An error that comes faster says nothing about the site's speed, in seconds.
+QUICK_ERROR_S = 0.5
+#: The longest response time that is counted, in seconds.
+MAX_TIME_S = 3600.0
+_CLIENT_GONE, _TOO_MANY = 499, 429
+
+_REPORT = re.compile(
+    rb"<[0-9]{1,3}>[!-~][ -~]{0,300} waitroom: ([\w-]{1,64})\|([0-9]{1,3})\|([0-9, :-]{1,200})"
+    rb"\|([0-9., :-]{1,200})\|([0-9., :-]{1,200})\|([0-9]{3})\n?"
+)
+_NUMBER = re.compile(rb"[0-9]+(?:\.[0-9]+)?")
+
+log = structlog.get_logger()
+
+
+class Report(NamedTuple):
+    """A response of the site. Times are in seconds, and None if nginx measured none."""
+
+    room: str
+    percent: int
+    upstream_status: int | None
+    header_s: float | None
+    response_s: float | None
+    status: int
+
+
+def parse_report(data: bytes) -> Report | None:
+    """Return the report of a datagram, or None for other bytes."""
+    match = _REPORT.fullmatch(data)
+    if match is None:
+        return None
+    room, percent, upstream, header, response, status = match.groups()
+    statuses = _NUMBER.findall(upstream)
+    times = [_NUMBER.findall(each) for each in (header, response)]
+    header_s, response_s = (
+        min(MAX_TIME_S, sum(map(float, each))) if each else None for each in times
+    )
+    return Report(
+        room.decode("ascii"),
+        min(100, max(1, int(percent))),
+        int(statuses[-1]) if statuses else None,
+        header_s,
+        response_s,
+        int(status),
+    )
+
+
+def count_report(report: Report, targets: Targets) -> Counter[str]:
+    """Return what a report adds to the counts; nothing if it does not tell how the site does."""
+    status = report.upstream_status or report.status
+    time_s = report.response_s if report.header_s is None else report.header_s
+    is_error = status >= 500 or status == _TOO_MANY
+    if report.status == _CLIENT_GONE:
+        time_s = report.response_s
+        if time_s is None or targets.p90_s is None or time_s <= targets.p90_s:
+            return Counter()  # left before it was slow
+        is_error = False
+    elif not is_error and (status >= 400 or status < 200 or status == 304):
+        return Counter()
+    counts = Counter({RESPONSES: 1, PERCENT: report.percent, ERRORS: int(is_error)})
+    if time_s is not None and not (is_error and time_s <= QUICK_ERROR_S):
+        counts[find_bucket(time_s)] = 1
+        counts[SUM_MS] = round(time_s * 1000)
+    return counts
+
+
+class SiteReports:
+    """Collects the reports that one replica gets, and writes their counts once a second."""
+
+    def __init__(self, rooms: WaitingRooms, metrics: AdaptiveMetrics) -> None:
+        self._rooms, self._metrics = rooms, metrics
+        #: The counts that are not written yet, by room.
+        self._counts: dict[str, Counter[str]] = {}
+
+    def handle_report(self, data: bytes) -> None:
+        """Count a datagram. Never raises: it may hold any bytes."""
+        report = parse_report(data)
+        if report is None:
+            self._metrics.reports.labels("", "unreadable").inc()
+            return
+        room = self._rooms.find(report.room)
+        adaptive = room.settings.adaptive if room else None
+        if room is None or adaptive is None or adaptive.mode == "off":
+            self._metrics.reports.labels("", "unknown_room").inc()
+            return
+        counts = count_report(report, adaptive.targets(room.settings.total_active_users))
+        self._metrics.reports.labels(room.name, "counted" if counts else "left_out").inc()
+        if counts:
+            self._counts.setdefault(room.name, Counter()).update(counts)
+
+    @contextlib.asynccontextmanager
+    async def listen(self, address: str) -> AsyncIterator[None]:
+        """Listen for reports, and write their counts once a second, within the block. Raises
+        ListenError if the address cannot be used."""
+        async with datagrams.listen("health_listen", address, self.handle_report):
+            task = asyncio.create_task(run_worker("site reports", self._flush_forever))
+            try:
+                yield
+            finally:
+                await stop_workers(task)
+
+    async def _flush_forever(self) -> None:
+        while True:
+            await asyncio.sleep(FLUSH_S)
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Write the counts. Those of a room whose Redis does not answer are lost."""
+        pending, self._counts = self._counts, {}
+        for name, counts in pending.items():
+            room = self._rooms.get(name)
+            step = room.clock.now_ms() // 1000 // STEP_S
+            try:
+                await room.store.count_responses(step, counts)
+            except StoreError:
+                self._metrics.reports.labels(name, "lost").inc(counts[RESPONSES])

@@ -1,0 +1,46 @@
+"""The settings of a room that finds its cap by itself."""
+
+import math
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from sidecar.kit.setting_types import Count, Seconds
+from sidecar.rooms.adaptive.controller import Learned, Targets
+from sidecar.visitors.classes import table_validator
+
+
+class AdaptiveSettings(BaseModel):
+    """What the site behind a room may take, at most."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    mode: Literal["advise", "on", "off"] = "advise"
+    """`advise`: the room only says how many visitors it would let in. `on`: at most so many are
+    inside, and never more than `total_active_users`. `off`: nothing is measured."""
+    p90: Seconds | None = Field(default=None, ge=0.01, le=600)
+    """The site's highest response time that nine of ten responses keep. None: no such target."""
+    max_errors: float | None = Field(default=None, gt=0, le=1)
+    """The highest share of errors (5xx, 429 and failed connections). None: no such target."""
+    min: Count = Field(default=10, ge=1, le=10_000_000)
+    """How many visitors the site surely bears. The ceiling is never lower."""
+
+    @model_validator(mode="after")
+    def _check_targets(self) -> "AdaptiveSettings":
+        if self.p90 is None and self.max_errors is None:
+            raise ValueError("set p90, such as p90 = 1.2, or max_errors, such as max_errors = 0.02")
+        return self
+
+    def targets(self, cap: int) -> Targets:
+        """Return the targets of a room with this cap."""
+        return Targets(self.p90, self.max_errors, min(self.min, cap), cap)
+
+    def lower(self, cap: int, learned: Learned | None) -> int:
+        """Return how many visitors may be inside now, as rooms/lua/parts/openings.lua does."""
+        if self.mode != "on":
+            return cap
+        return min(cap, self.min if learned is None else math.floor(learned.ceiling))
+
+
+_Table = Annotated[AdaptiveSettings, table_validator('{"mode": "advise", "p90": 1.2, "min": 50}')]
+Adaptive = _Table | None

@@ -1,0 +1,108 @@
+"""Runs the control law of adaptive rooms: for each room one replica at a time, every five seconds.
+
+All that a tick needs is in Redis, so any replica may run the next one. A tick writes only what it
+computed from the stored values: if another replica was faster, it writes nothing.
+"""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import structlog
+
+from sidecar.http.metrics import Metrics
+from sidecar.kit.errors import StoreError
+from sidecar.rooms.adaptive.controller import TICK_S, Learned, Reading, StateName, Targets, tick
+from sidecar.rooms.adaptive.metrics import AdaptiveMetrics
+from sidecar.rooms.adaptive.settings import AdaptiveSettings
+from sidecar.rooms.adaptive.signals import LONGEST_S, STEP_S, Counts, sum_counts
+from sidecar.rooms.service import WaitingRoom, WaitingRooms
+
+log = structlog.get_logger()
+
+
+async def adapt_forever(rooms: WaitingRooms, metrics: Metrics) -> None:
+    """Run the law for all rooms until cancelled."""
+    while True:
+        await asyncio.sleep(TICK_S)
+        await asyncio.gather(*(_try_to_adapt(room) for room in rooms))
+        for room in rooms:
+            if room.snapshot and room.settings.adaptive:
+                metrics.of(AdaptiveMetrics).export(room.name, room.snapshot.learned)
+
+
+async def _try_to_adapt(room: WaitingRoom) -> None:
+    adaptive = room.settings.adaptive
+    if adaptive is None or adaptive.mode == "off" or room.snapshot is None:
+        return
+    try:
+        if await room.store.acquire_leader_lease("adapting", seconds=0.9 * TICK_S):
+            await adapt(room, adaptive)
+    except StoreError as error:
+        log.warning("adapt_failed", room=room.name, error=str(error))
+    except Exception:  # the next tick tries again
+        log.exception("adapt_failed", room=room.name)
+
+
+async def adapt(room: WaitingRoom, adaptive: AdaptiveSettings) -> Learned:
+    """Run the law once for one room, store what it learned, and return that."""
+    stored = await room.store.read_learned()
+    learned = Learned(**json.loads(stored)) if stored else Learned(ceiling=adaptive.min)
+    snapshot = await room.refresh()
+    last_step = snapshot.now_ms // 1000 // STEP_S
+    steps = range(last_step - LONGEST_S // STEP_S, last_step + 1)
+    counted = dict(zip(steps, await room.store.read_responses(steps), strict=True))
+
+    def count(seconds: int) -> Counts:
+        since = last_step - seconds // STEP_S
+        return sum_counts(values for step, values in counted.items() if step > since)
+
+    ends, held_ms = snapshot.counters.get("ends", 0), snapshot.counters.get("held_ms", 0)
+    stay_s = held_ms / ends / 1000 if ends else room.settings.session_duration
+    targets = adaptive.targets(room.settings.total_active_users)
+    before = replace(learned)
+    tick(learned, targets, Reading(snapshot.now_ms / 1000, snapshot.active, stay_s, count))
+    if await room.store.store_learned(learned.to_json(), expected=stored):
+        _log_state(room.name, adaptive, before.state, learned, snapshot.active)
+    return learned
+
+
+def _log_state(
+    room: str, adaptive: AdaptiveSettings, before: StateName, learned: Learned, inside: int
+) -> None:
+    if learned.state == before:
+        return
+    targets = adaptive.targets(10_000_000)
+    log_state = log.info if learned.state == "healthy" else log.warning
+    log_state(
+        "site_state",
+        room=room,
+        state=learned.state,
+        mode=adaptive.mode,
+        text=describe(learned, targets, inside),
+    )
+
+
+def describe(learned: Learned, targets: Targets, inside: int) -> str:
+    """Say in words how the site does, and what the room does about it."""
+    allowed = f"{inside:,} inside, {int(learned.ceiling):,} allowed"
+    measured = _describe_measures(learned, targets)
+    match learned.state:
+        case "no signal":
+            return f"nginx reports too few responses: not growing; {allowed}"
+        case "slow without load":
+            return f"fewer visitors did not help, look at the site: {measured}; {allowed}"
+        case "strained":
+            return f"one in, one out: {measured}; {allowed}"
+        case "overloaded":
+            return f"holding: {measured}; {allowed}"
+    return f"{allowed}; {measured}"
+
+
+def _describe_measures(learned: Learned, targets: Targets) -> str:
+    parts = []
+    if targets.p90_s is not None:
+        parts.append(f"p90 {learned.p90_s:.2g} s of {targets.p90_s:g} s")
+    if targets.max_errors is not None:
+        parts.append(f"errors {learned.error_share:.1%} of {targets.max_errors:.1%}")
+    return ", ".join(parts)
