@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
+from sidecar.rooms.adaptive.settings import AdaptiveSettings
+from sidecar.rooms.adaptive.words import describe
 from sidecar.rooms.schemas.rooms import RoomStateName
 from sidecar.rooms.schemas.series import SeriesStep
 from sidecar.rooms.settings import RoomSettings
@@ -35,6 +37,22 @@ def name_state(settings: RoomSettings, snapshot: Snapshot | None) -> RoomStateNa
     if settings.total_active_users == 0:
         return "cap_0"
     return "at_cap" if snapshot.active >= settings.find_cap(snapshot.learned) else "running"
+
+
+def describe_site(adaptive: AdaptiveSettings | None, snapshot: Snapshot) -> dict[str, Any] | None:
+    """Describe how the site behind an adaptive room does. Return None if that is not measured."""
+    learned = snapshot.learned
+    if adaptive is None or adaptive.mode == "off" or learned is None:
+        return None
+    return {
+        "state": learned.state,
+        "text": describe(learned, adaptive, snapshot.active),
+        "ceiling": int(learned.ceiling),
+        "sustainable": None if learned.good is None else int(learned.good),
+        "p90_seconds": learned.p90_s,
+        "error_share": learned.error_share,
+        "responses": learned.responses,
+    }
 
 
 def describe_sub_queues(settings: RoomSettings, snapshot: Snapshot) -> list[dict[str, Any]]:

@@ -34,10 +34,10 @@ class Pool:
     def __init__(self, rng: random.Random):
         self.rng, self.free = rng, [0.0] * self.workers
 
-    def slow_down(self, at: float) -> float:
+    def slow_down(self, at: float) -> float:  # noqa: ARG002
         return 1.0
 
-    def work(self, page: int, inside: int) -> float:
+    def work(self, page: int, inside: int) -> float:  # noqa: ARG002
         return self.base_s + self.rng.expovariate(1 / self.mean_s)
 
     def serve(self, at: float, page: int, inside: int) -> tuple[float, bool]:

@@ -12,10 +12,11 @@ import structlog
 
 from sidecar.http.metrics import Metrics
 from sidecar.kit.errors import StoreError
-from sidecar.rooms.adaptive.controller import TICK_S, Learned, Reading, StateName, Targets, tick
+from sidecar.rooms.adaptive.controller import TICK_S, Learned, Reading, StateName, tick
 from sidecar.rooms.adaptive.metrics import AdaptiveMetrics
 from sidecar.rooms.adaptive.settings import AdaptiveSettings
 from sidecar.rooms.adaptive.signals import LONGEST_S, STEP_S, Counts, sum_counts
+from sidecar.rooms.adaptive.words import describe
 from sidecar.rooms.service import WaitingRoom, WaitingRooms
 
 log = structlog.get_logger()
@@ -72,37 +73,11 @@ def _log_state(
 ) -> None:
     if learned.state == before:
         return
-    targets = adaptive.targets(10_000_000)
     log_state = log.info if learned.state == "healthy" else log.warning
     log_state(
         "site_state",
         room=room,
         state=learned.state,
         mode=adaptive.mode,
-        text=describe(learned, targets, inside),
+        text=describe(learned, adaptive, inside),
     )
-
-
-def describe(learned: Learned, targets: Targets, inside: int) -> str:
-    """Say in words how the site does, and what the room does about it."""
-    allowed = f"{inside:,} inside, {int(learned.ceiling):,} allowed"
-    measured = _describe_measures(learned, targets)
-    match learned.state:
-        case "no signal":
-            return f"nginx reports too few responses: not growing; {allowed}"
-        case "slow without load":
-            return f"fewer visitors did not help, look at the site: {measured}; {allowed}"
-        case "strained":
-            return f"one in, one out: {measured}; {allowed}"
-        case "overloaded":
-            return f"holding: {measured}; {allowed}"
-    return f"{allowed}; {measured}"
-
-
-def _describe_measures(learned: Learned, targets: Targets) -> str:
-    parts = []
-    if targets.p90_s is not None:
-        parts.append(f"p90 {learned.p90_s:.2g} s of {targets.p90_s:g} s")
-    if targets.max_errors is not None:
-        parts.append(f"errors {learned.error_share:.1%} of {targets.max_errors:.1%}")
-    return ", ".join(parts)

@@ -19,7 +19,13 @@ from sidecar.rooms.schemas.rooms import (
 )
 from sidecar.rooms.schemas.series import Series, SeriesEvent, SeriesParameters
 from sidecar.rooms.service import ROOMS, WaitingRoom, room_of
-from sidecar.rooms.statistics import HOUR_MS, compute_steps, describe_sub_queues, name_state
+from sidecar.rooms.statistics import (
+    HOUR_MS,
+    compute_steps,
+    describe_site,
+    describe_sub_queues,
+    name_state,
+)
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.visitors.grants import Grant, compute_expiry_s, new_grant_id
 
@@ -126,6 +132,7 @@ def make_room_state(room: WaitingRoom, snapshot: Snapshot) -> RoomState:
         "state": name_state(room.settings, snapshot),
         "mode": room.settings.mode,
         "phase": snapshot.phase,
+        "site": describe_site(room.settings.adaptive, snapshot),
         "event": moments.event and moments.event.name,
         "coming": moments.coming and moments.coming.name,
         "waiting": snapshot.waiting,

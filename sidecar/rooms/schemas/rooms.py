@@ -6,6 +6,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from sidecar.http.models import Body, Reply, Time, Whole, wanted
 from sidecar.kit.setting_types import DURATION, parse_duration
+from sidecar.rooms.adaptive.controller import StateName
 from sidecar.rooms.messages import Message
 from sidecar.rooms.schemas.common import Count, Position, RoomAddress, RoomReply
 from sidecar.rooms.settings import RoomSettings
@@ -86,6 +87,27 @@ RoomStateName = Literal[
 ]
 
 
+class SiteState(Reply):
+    """How the site behind an adaptive room does, as of the last tick."""
+
+    state: StateName
+    """`healthy`: the ceiling grows while the room is full. `strained`: one visitor may enter as one
+    leaves. `overloaded`: nobody is called until enough have left. `slow without load`: fewer
+    visitors did not help. `no signal`: nginx reports too few responses."""
+    text: str
+    """The state in words."""
+    ceiling: Count
+    """How many visitors may be inside, or might be with `mode = "on"`."""
+    sustainable: Count | None
+    """How many visitors the site is believed to bear. null: it was never overloaded."""
+    p90_seconds: Annotated[float, Field(ge=0)]
+    """The p90 of the response times, in seconds."""
+    error_share: float
+    """The share of errors, from 0 to 1."""
+    responses: Count
+    """The number of responses that these figures are from."""
+
+
 class RoomState(RoomReply):
     state: RoomStateName
     """What the room does, in one word, as the dashboard and the commands show it: the first that
@@ -96,6 +118,8 @@ class RoomState(RoomReply):
     """`open`: all visitors pass. `paused`: nobody is called. `draining`: nobody new may wait."""
     phase: Phase
     """The phase of the room, which its events determine."""
+    site: SiteState | None
+    """How the site does, if the room is adaptive and was measured."""
     event: str | None
     """The event that is open or in its pre-queue. null: none."""
     coming: str | None
