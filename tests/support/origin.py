@@ -1,5 +1,6 @@
 """The protected site behind nginx: it describes and counts requests, and echoes WebSockets."""
 
+import asyncio
 import sys
 from typing import Any
 
@@ -45,6 +46,12 @@ FORM = """
 <div style="height: 3000px"></div>"""
 
 
+async def answer_late(request: web.Request) -> web.Response:
+    """Answer after so many milliseconds."""
+    await asyncio.sleep(int(request.match_info["ms"]) / 1000)
+    return make_page("Late")
+
+
 async def show_form(request: web.Request) -> web.Response:
     """Return a page with a form. The query sets the page's scripts and its Referrer-Policy."""
     scripts = "".join(f'<script src="{url}"></script>' for url in request.query.getall("js", []))
@@ -82,6 +89,7 @@ def main() -> None:
         web.get("/done", show_done),
 
         web.get("/page", show_page),
+        web.get("/late/{ms}", answer_late),
         web.get("/page/{rest:.*}", show_page),
         web.get("/forms/form", show_form),
         web.post("/forms/sent", accept_form),
