@@ -130,6 +130,8 @@ class Room(TypedDict):
     state: str
     mode: str
     phase: str
+    #: How the site behind an adaptive room does.
+    site: dict[str, Any] | None
     event: str | None
     coming: str | None
     waiting: int

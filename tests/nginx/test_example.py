@@ -38,6 +38,7 @@ ALONE = {
     "stamp.conf": SERVER.format(f"location / {{ {build_key_file([SECRET, SECRET[::-1]])} }}"),
     "own-page.conf": SERVER.format("location / { include waitroom/own-page.conf; }"),
     "page.conf": SERVER.format("location / { include waitroom/page.conf; }"),
+    "health.conf": SERVER.format("location / { include waitroom/health.conf; }"),
     **{name: SERVER.format(LOCATION % f"include waitroom/{name};") for name in IN_LOCATION},
 }
 
