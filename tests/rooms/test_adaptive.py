@@ -84,6 +84,15 @@ async def test_what_was_learned_survives_the_loss_of_redis(replica, redis_socket
     assert (await site.room.store.forecast({}))[3].cap == 7
 
 
+async def test_replicas_of_another_version_share_what_was_learned(make_room_store):
+    """Values that a later version adds are left out, and those that an earlier one lacks are the
+    defaults."""
+    store = make_room_store(**ON)
+    assert await store.store_learned({"ceiling": 4.5, "later": [1]}, expected="")
+    assert (await store.snapshot()).learned == Learned(ceiling=4.5)
+    assert (await store.forecast({}))[3].cap == 4
+
+
 async def test_counts_of_several_replicas_add_up(make_room_store):
     """Each replica adds to the same step."""
     store = make_room_store(**ON)

@@ -8,7 +8,7 @@ trouble within two ticks: visitors leave slowly, so a cut counts those whom the 
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 from sidecar.rooms.adaptive.signals import Counts
@@ -86,6 +86,13 @@ class Learned:
     #: The mean number inside over about one stay, and how many ticks it covers.
     past: float = 0.0
     ticks: int = 0
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "Learned":
+        """Return what Redis stores. Values that only another version knows are left out."""
+        return cls(
+            **{field.name: values[field.name] for field in fields(cls) if field.name in values}
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the values for Redis, rounded."""

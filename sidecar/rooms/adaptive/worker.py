@@ -48,7 +48,7 @@ async def _try_to_adapt(room: WaitingRoom) -> None:
 async def adapt(room: WaitingRoom, adaptive: AdaptiveSettings) -> Learned:
     """Run the law once for one room, store what it learned, and return that."""
     stored = await room.store.read_learned()
-    learned = Learned(**json.loads(stored)) if stored else Learned(ceiling=adaptive.min)
+    learned = Learned.from_json(json.loads(stored)) if stored else Learned(ceiling=adaptive.min)
     snapshot = await room.refresh()
     last_step = snapshot.now_ms // 1000 // STEP_S
     steps = range(last_step - LONGEST_S // STEP_S, last_step + 1)

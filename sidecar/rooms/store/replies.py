@@ -106,7 +106,7 @@ def read_snapshot(reply: Any) -> Snapshot:
         revision=revision,
         wait_ms=None if wait < 0 else wait,
         overrides=join_message(overrides),
-        learned=None if learned is None else Learned(**learned),
+        learned=None if learned is None else Learned.from_json(learned),
         shield_until_ms=int(counters.pop(SHIELD_FIELD, 0)),
         counters=counters,
         revoked={name: int(float(value)) for name, value in _to_pairs(revoked)},

@@ -36,5 +36,6 @@ local function begin_events()
   local adaptive = room.adaptive
   if not adaptive or adaptive.mode ~= 'on' then return end
   -- As AdaptiveSettings.lower does. Without a ceiling, Redis was emptied, or nothing was measured.
-  cap = math.min(cap, room.learned and math.floor(room.learned.ceiling) or adaptive.min)
+  local ceiling = room.learned and tonumber(room.learned.ceiling)
+  cap = math.min(cap, ceiling and math.floor(ceiling) or adaptive.min)
 end
