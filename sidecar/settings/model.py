@@ -312,7 +312,7 @@ class Settings(HistorySection):
         if not offline:
             return [text]
         alone = (
-            f"targets: no runner can make the offline calls of {', '.join(offline)}: waitroom "
+            f"targets: no worker can make the offline calls of {', '.join(offline)}: waitroom "
             f"run-jobs needs a store that it shares with the replicas, and the store {how}"
         )
         return [text, alone]

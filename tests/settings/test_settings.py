@@ -404,12 +404,12 @@ def test_a_target_at_a_private_address_without_private(write, url, is_private):
 
 
 def test_offline_jobs_with_a_store_in_memory():
-    """No runner can share it."""
+    """No worker can share it."""
     targets = {
         "WAITROOM_TARGETS__IMAGES__URL": "https://images.example/",
         "WAITROOM_TARGETS__DOOR__KINDS": "online",
     }
     _, said = load(None, {**GOOD, **targets}).warnings
-    assert said.startswith("targets: no runner can make the offline calls of images: ")
+    assert said.startswith("targets: no worker can make the offline calls of images: ")
     shared = {**GOOD, **targets, "WAITROOM_STORE": "redis://127.0.0.1/"}
     assert load(None, shared).warnings == []

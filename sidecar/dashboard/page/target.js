@@ -199,7 +199,7 @@ export class Target {
           text: `Nothing is called, and its ${number(this.state.waiting + this.state.later)} pending jobs wait. Calls under way go on.`,
         })) &&
         (await this.set({ paused: true })) &&
-        'It is paused. All runners know within seconds.',
+        'It is paused. All workers know within seconds.',
     );
     act(
       'resume',
@@ -210,7 +210,7 @@ export class Target {
           text: `Its ${number(this.state.waiting + this.state.later)} pending jobs are called, as it has capacity.`,
         })) &&
         (await this.set({ paused: false })) &&
-        'It is resumed. All runners know within seconds.',
+        'It is resumed. All workers know within seconds.',
     );
     form('concurrency', async ({ concurrency }) => {
       const now = this.state.settings.concurrency,
@@ -221,7 +221,7 @@ export class Target {
         (await ask({
           title: `Change ${this.name}?`,
           go: 'Change',
-          text: `${number(wanted)} calls at a time, instead of ${number(now)}, on all runners.`,
+          text: `${number(wanted)} calls at a time, instead of ${number(now)}, on all workers.`,
         })) &&
         `It is ${number((await this.set({ concurrency: wanted })).concurrency)} now.`
       );
@@ -237,7 +237,7 @@ export class Target {
         (await ask({
           title: `Change ${this.name}?`,
           go: 'Change',
-          text: `${said(wanted)}, on all runners. Now: ${said(this.state.settings)}.`,
+          text: `${said(wanted)}, on all workers. Now: ${said(this.state.settings)}.`,
         })) && `${said(await this.set(wanted))}, now.`
       );
     });
