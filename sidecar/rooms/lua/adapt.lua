@@ -1,5 +1,5 @@
--- Stores what the room has learned of its site, with the ceiling. If this raises the cap, visitors are
--- called at once.
+-- Stores what the room has learned of its site, with the ceiling. If this raises the cap, visitors
+-- are called at once.
 -- ARGV    6 what must be stored now, as JSON, or ''
 --         7 what to store, as JSON, or '' to forget it
 -- RETURNS {now, 1}; or, if something else is stored, because another replica was faster, {now, 0}
