@@ -169,7 +169,7 @@ $(TEST): pyproject.toml client/pyproject.toml constraints.txt
 	@touch $@ $(DEMO) $(INSTALLED)
 
 $(ALL): pyproject.toml client/pyproject.toml constraints.txt
-	@scripts/make-venv $(PYTHON) "[demo,memory,mysql,postgresql]" test check release sites docs loadtest
+	@scripts/make-venv $(PYTHON) "[demo,memory,mysql,postgresql]" test check release sites proxies docs loadtest
 	@touch $@ $(TEST) $(DEMO) $(INSTALLED)
 
 $(NPM): package.json package-lock.json
