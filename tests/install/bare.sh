@@ -55,7 +55,7 @@ VISITORS
 # installed stays as it is: it runs from the clone.
 began=$(date +%s)
 ops=$(grep -o 'http://localhost:[0-9]*/dashboard' /run.log | grep -o '[0-9][0-9]*')
-sed -n '/^   ```sh$/,/^   ```$/{/```/d;p}' docs/loadtest.md | sed "
+sed -n '/^    ```sh$/,/^    ```$/{/```/d;p}' docs/loadtest.md | sed "
     s#https://staging.example#$(grep -o 'The shop is open: [^ ]*' /run.log | grep -o 'http.*')#
     s#http://10.0.0.7:8401#http://127.0.0.1:$ops#
     s/--users 500 --spawn-rate 50 --run-time 5m/--users 20 --spawn-rate 10 --run-time 25s/" >/load.sh
