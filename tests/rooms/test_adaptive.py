@@ -57,6 +57,13 @@ async def test_a_ceiling_throws_nobody_out_and_keeps_the_order(make_room_store, 
     assert outcomes == [QueueOutcome.ADMITTED, QueueOutcome.ADMITTED, QueueOutcome.WAITING]
 
 
+def test_a_small_share_of_reports_is_not_rounded_away():
+    """With 2 % of the responses, the usual number for each visitor is small, and moves slowly."""
+    learned = Learned(usual=0.004, ceiling=7.5)
+    learned.usual += (0.006 - learned.usual) / 60
+    assert Learned.from_json(learned.to_json()).usual > 0.004
+
+
 async def test_a_tick_of_a_slow_leader_changes_nothing(make_room_store):
     """Two replicas that ran the same tick: what the second one computed is dropped."""
     store = make_room_store(**ON)

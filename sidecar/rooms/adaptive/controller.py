@@ -95,9 +95,9 @@ class Learned:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the values for Redis, rounded."""
+        """Return the values for Redis, rounded. `usual` may be small, and moves in small steps."""
         return {
-            name: round(value, 3) if isinstance(value, float) else value
+            name: round(value, 6) if isinstance(value, float) else value
             for name, value in asdict(self).items()
         }
 
