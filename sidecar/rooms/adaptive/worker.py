@@ -18,6 +18,7 @@ from sidecar.rooms.adaptive.settings import AdaptiveSettings
 from sidecar.rooms.adaptive.signals import LONGEST_S, STEP_S, Counts, sum_counts
 from sidecar.rooms.adaptive.words import describe
 from sidecar.rooms.service import WaitingRoom, WaitingRooms
+from sidecar.rooms.store.replies import Snapshot
 
 log = structlog.get_logger()
 
@@ -33,23 +34,22 @@ async def adapt_forever(rooms: WaitingRooms, metrics: Metrics) -> None:
 
 
 async def _try_to_adapt(room: WaitingRoom) -> None:
-    adaptive = room.settings.adaptive
-    if adaptive is None or adaptive.mode == "off" or room.snapshot is None:
+    adaptive, snapshot = room.settings.adaptive, room.snapshot
+    if adaptive is None or adaptive.mode == "off" or snapshot is None:
         return
     try:
         if await room.store.acquire_leader_lease("adapting", seconds=0.9 * TICK_S):
-            await adapt(room, adaptive)
+            await adapt(room, adaptive, snapshot)
     except StoreError as error:
         log.warning("adapt_failed", room=room.name, error=str(error))
     except Exception:  # the next tick tries again
         log.exception("adapt_failed", room=room.name)
 
 
-async def adapt(room: WaitingRoom, adaptive: AdaptiveSettings) -> Learned:
-    """Run the law once for one room, store what it learned, and return that."""
+async def adapt(room: WaitingRoom, adaptive: AdaptiveSettings, snapshot: Snapshot) -> None:
+    """Run the law once for one room, and store what it learned."""
     stored = await room.store.read_learned()
     learned = Learned.from_json(json.loads(stored)) if stored else Learned(ceiling=adaptive.min)
-    snapshot = await room.refresh()
     last_step = snapshot.now_ms // 1000 // STEP_S
     steps = range(last_step - LONGEST_S // STEP_S, last_step + 1)
     counted = dict(zip(steps, await room.store.read_responses(steps), strict=True))
@@ -65,7 +65,6 @@ async def adapt(room: WaitingRoom, adaptive: AdaptiveSettings) -> Learned:
     tick(learned, targets, Reading(snapshot.now_ms / 1000, snapshot.active, stay_s, count))
     if await room.store.store_learned(learned.to_json(), expected=stored):
         _log_state(room.name, adaptive, before.state, learned, snapshot.active)
-    return learned
 
 
 def _log_state(
