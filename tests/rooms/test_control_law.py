@@ -55,6 +55,17 @@ def test_half_of_the_capacity_is_lost():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.full)])
+def test_half_of_the_capacity_is_lost_when_visits_are_short(seed):
+    """Visitors leave faster than the last minute shows it, yet a cut does not look futile."""
+    run = simulate(Halved, seed=seed, lasts=4200, stay_s=130)
+    assert "slow without load" not in {state for *_, state, _ in run.ticks}
+    back = find_minute(run, 3600, lambda at, _: run.p90(at, at + 60) <= P90_S)
+    assert back is not None
+    assert back <= 130 / 60 * 0.693 + 1
+
+
+@pytest.mark.slow
 @pytest.mark.full
 def test_fewer_visitors_do_not_help_a_site_that_hangs():
     """If fewer visitors do not make the site faster, the room stops emptying."""

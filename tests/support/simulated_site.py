@@ -24,6 +24,8 @@ P90_S, MAX_ERRORS = 1.2, 0.02
 #: Visitors think so long between pages, and half of them hold their slot longer, as they close the
 #: browser. They give up waiting for a response after the proxy's timeout.
 THINK_S, PAGES, HELD_S, TIMEOUT_S = 4.0, 70.0, 300.0, 30.0
+#: How long a slot is then held, on average.
+STAY_S = 450.0
 
 
 class Pool:
@@ -118,11 +120,12 @@ def simulate(  # noqa: C901, PLR0912, PLR0915 - one loop over the kinds of event
     begin_inside=0,
     silent=(0, 0),
     quiet_until=0,
+    stay_s=STAY_S,
 ):
     """Run a site behind a room whose queue never ends, or arrives at once at `quiet_until`.
 
     With a `cap` the room has that fixed cap; otherwise the controller finds it. `silent` is a time
-    in which no report arrives.
+    in which no report arrives. Another `stay_s` makes visits shorter or longer.
     """
     rng = random.Random(seed)
     site, run = site_type(rng), Run(learned=learned or Learned())
@@ -131,6 +134,7 @@ def simulate(  # noqa: C901, PLR0912, PLR0915 - one loop over the kinds of event
     heap, sequence, inside, now = [], 0, 0, 0.0
     waiting, first = deque(), 0
     ceiling = cap or max(lowest, run.learned.ceiling)
+    mean_pages, held_s = PAGES * stay_s / STAY_S, HELD_S * stay_s / STAY_S
 
     def push(at, kind, page=0, pages=0):
         nonlocal sequence
@@ -140,7 +144,7 @@ def simulate(  # noqa: C901, PLR0912, PLR0915 - one loop over the kinds of event
     def enter(at):
         nonlocal inside
         inside += 1
-        push(at + rng.uniform(0, 8), "request", 0, max(2, int(rng.gammavariate(2, PAGES / 2))))
+        push(at + rng.uniform(0, 8), "request", 0, max(2, int(rng.gammavariate(2, mean_pages / 2))))
 
     def call(at):
         nonlocal first
@@ -184,7 +188,7 @@ def simulate(  # noqa: C901, PLR0912, PLR0915 - one loop over the kinds of event
                 run.times[int(end)].append(taken)
             report(end, taken, is_good)
             if page + 1 >= pages or (taken > 10 and rng.random() < 0.1):
-                push(end + (HELD_S if rng.random() < 0.5 else 0.0), "leave")
+                push(end + (held_s if rng.random() < 0.5 else 0.0), "leave")
             else:
                 think = rng.expovariate(1 / (THINK_S if is_good else 1.5))
                 push(end + think, "request", max(1, page + is_good), pages)
@@ -200,7 +204,7 @@ def simulate(  # noqa: C901, PLR0912, PLR0915 - one loop over the kinds of event
             call(now)
         else:
             if cap is None:
-                tick(run.learned, targets, Reading(now + 1e6, inside, 450, count))
+                tick(run.learned, targets, Reading(now + 1e6, inside, stay_s, count))
                 ceiling = int(run.learned.ceiling)
             run.ticks.append((int(now), inside, ceiling, run.learned.state, len(waiting)))
             call(now)

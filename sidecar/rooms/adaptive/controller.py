@@ -77,6 +77,8 @@ class Learned:
     entry_strain: float = 0.0
     #: How many were inside when a cut turned out to be futile.
     futile: float | None = None
+    #: Ticks in a row with so few inside that a cut could turn out to be futile.
+    few: int = 0
     #: Responses a second for each visitor inside, as usual; None before the first signal.
     usual: float | None = None
     #: The p90 in s and the share of errors of the last tick, and of how many responses.
@@ -205,12 +207,15 @@ def _cut(learned: Learned, targets: Targets, site: _Site) -> None:
     if learned.state not in {"overloaded", "slow without load"}:
         good = learned.past if learned.good is None else min(learned.good, learned.past)
         learned.good = max(targets.lowest, good)
-        learned.ceiling = min(learned.ceiling, inside)
+        learned.ceiling, learned.few = min(learned.ceiling, inside), 0
     learned.overload_s = site.reading.now_s
     learned.entry_strain = max(site.slow, learned.entry_strain)
     few = FUTILE_INSIDE * min(learned.entry_inside, learned.served)
-    is_futile = inside <= few and site.slow >= FUTILE_STRAIN * learned.entry_strain
-    if learned.futile is None and is_futile:
+    learned.few = learned.few + 1 if inside <= few else 0
+    # The minute may show how it was with more visitors. Short visits end faster than it passes.
+    is_seen = learned.few * TICK_S > site.window
+    is_futile = min(site.slow, site.strain) >= FUTILE_STRAIN * learned.entry_strain
+    if learned.futile is None and is_seen and is_futile:
         learned.futile = float(inside)
     if learned.futile is not None:
         learned.state = "slow without load"
