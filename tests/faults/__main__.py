@@ -80,7 +80,8 @@ def main() -> int:
     seconds = time.monotonic() - began
     partial = options.quick or options.only
     path = ROOT / (".run/reports/reliability.md" if partial else "docs/reliability.md")
-    report.write(rows, machine.describe(), path, seconds=seconds, quick=scale.quick)
+    details = ROOT / (".run/reports/faults.md" if partial else "loadtest/reports/faults.md")
+    report.write(rows, machine.describe(), path, details, seconds=seconds, quick=scale.quick)
     print(f"{path.relative_to(ROOT)}, after {seconds:.0f} s")
     return 0 if all(row.held for row in rows) else 1
 

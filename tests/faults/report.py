@@ -1,4 +1,4 @@
-"""Writes the report docs/reliability.md from the results of the scenarios."""
+"""Writes docs/reliability.md and loadtest/reports/faults.md from the results of the scenarios."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -9,18 +9,19 @@ from tests.faults.outages import CAP, WAITING
 from tests.faults.verdict import Overtaking, Row
 
 HEAD = """\
-# What breaks, and what it does to visitors
+# What visitors notice when a part fails
 
-This page shows what visitors notice when a part of the waiting room fails. Read it before you
-decide how many replicas and which Redis you need. What to do about a failure is in
+This page shows what visitors notice when nginx, a replica or Redis fails. Use it to decide how many
+replicas and which Redis you need. What to do about a failure:
 [operations](operations.md#when-something-is-wrong).
 
-`make faults` wrote this page from a test run. It starts nginx, three replicas and a real Redis on
-one machine. Simulated visitors behave as browsers do. Then it breaks one thing at a time and checks
-what each visitor saw. The sales with hidden tabs run on a simulated clock, without nginx.
+`make faults` generates this page. It starts nginx, three replicas and a real Redis on one machine,
+breaks one thing at a time, and checks every response that the simulated visitors receive. They
+behave as browsers do. The sales with hidden tabs run on a simulated clock, without nginx. The
+details of each run are in [its report](../loadtest/reports/faults.md).
 
-Three settings differ from the defaults. `session_duration` is 30 s, so that sessions end within a
-run. `queueing_status_code` is 202, so that every 5xx is a failure. `shutdown_delay` is 0.5 s.
+Three settings differ from the defaults: `session_duration` is 30 s, so that sessions end within a
+run; `queueing_status_code` is 202, so that every 5xx is a failure; `shutdown_delay` is 0.5 s.
 
 {machine}. {date}.
 """
@@ -29,104 +30,108 @@ OUTAGES = """\
 ## Outages
 
 {waiting} visitors wait for a room with {cap} slots, all taken. Their pages poll as the waiting page
-does: where nothing answers, they try again after 2 to 60 s. In the outages of 60 s Redis hangs
-(SIGSTOP). In those of 150 s it stops and starts again with its data (AOF), or without them where
-the data are lost. The visitors inside are gone when the outage ends, unless the row says that they
-stay. From its end on, one newcomer arrives per second.
+does: after an error they retry within 2 to 60 s. In an outage of 60 s Redis hangs (SIGSTOP). In one
+of 150 s it stops and restarts, with its data (AOF) or without. The visitors inside have left when
+the outage ends, unless the row says that they stay. After the outage one newcomer arrives per
+second.
 
 {table}
-* **overtaken by people behind (worst)**: how many of those who waited before the outage saw
-  somebody called who stood behind them. In brackets: the largest number who overtook one visitor.
-  The order is that of the signed cookies. Even a short delay counts.
-* **by newcomers**: how many of them saw somebody called, or admitted at once, who came after the
-  outage.
-* **first call after**: seconds from the end of the outage to the first call. The outage ends when
-  Redis and all replicas answer.
-    * In the first 2 s no session ends, because replicas first report which visitors they kept
-      inside.
-    * Where the visitors inside stay, no slot is free for about 15 s.
-    * Where the data are lost, nobody is called before the visitors near the head could come back.
-      That takes two of their polls if a replica knows how often they poll. Otherwise it takes the
-      60 s of the longest pause between two tries.
+* **overtaken by people behind (worst)**: the visitors in the queue before the outage who saw
+  somebody called who stood behind them, however briefly. In brackets: the most who overtook one
+  visitor.
+* **by newcomers**: the visitors in the queue who saw a newcomer called or admitted before them.
+* **first call after**: seconds from the end of the outage, when Redis and all replicas answer, to
+  the first call.
+    * For 2 s no session ends, because replicas first report which visitors they kept inside.
+    * If the visitors inside stay, no slot is free for about 15 s.
+    * If the data are lost, nobody is called before the visitors near the head of the queue could
+      return: two of their polls if a replica knows their interval, otherwise 60 s.
 * **holds**: both counts are 0, somebody is called, the cap holds, nobody inside has to wait, and
   nobody loses a place.
 
-If the data are lost *and* all replicas are down, nothing knows the queue any more. A newcomer who
-arrives before the first returning visitor then finds a free room and enters.
+If the data are lost *and* all replicas are down, nothing knows the queue. A newcomer who arrives
+before the first returning visitor then finds a free room and enters.
 """
 
 WORDS = """\
-## What the columns say
-
-* **requests**: all requests that visitors sent in the run, before and after the fault too.
-* **failures**: responses that did not arrive whole within 5 seconds, and unexpected statuses. A 503
-  is expected in two cases. While no replica runs, it is the waiting page. While Redis is
-  unavailable, it answers a visitor without a cookie who wants a place, and a visitor who wants to
-  leave. When nginx closes an idle connection, the visitor opens a new one, as browsers do.
-* **places lost**: a visitor with a ticket gets another place or none, or a visitor inside has to
+* **requests**: all requests in the run, including those before and after the fault.
+* **failures**: responses that did not arrive within 5 seconds, and unexpected statuses. Two kinds
+  of 503 are expected: the waiting page while no replica runs; and, while Redis is unavailable, the
+  response to a visitor without a cookie who wants a place, or to one who wants to leave.
+* **places lost**: a visitor in the queue got another place or none, or a visitor inside had to
   wait.
-* **inversions**: visitors who were overtaken. Somebody who joined later was called more than one
-  refresh before them. The order is that of the signed cookies, the calls are those in Redis' stream
-  of events. A visitor whom a replica admits by itself while Redis is unavailable is not called.
-* **peak/cap**: the most visitors inside at one moment, by the site's own log. A visitor is inside
-  from the first request that the site answered to the last. The sessions that the ops listener
-  reports, read twice a second, may not exceed the cap either.
-* **recovered**: seconds from the end of the fault until the last visitor saw something unusual: an
-  error, no place yet, or a paused queue. 0 means that nobody noticed anything after its end.
+* **inversions**: visitors who were overtaken: somebody who joined later was called more than one
+  refresh earlier. A visitor whom a replica admits while Redis is unavailable does not count as
+  called.
+* **peak/cap**: the most visitors inside at once, by the site's own log. The number of sessions that
+  the ops listener reports must not exceed the cap either.
+* **recovered**: seconds from the end of the fault until the last visitor saw an error, no place, or
+  a paused queue. 0 means that nobody noticed anything after the fault.
 """
 
 CUT_OFF = """\
 ## One replica cut off from Redis
 
-One replica cannot reach Redis, and the others can. It then does not know which slots the others
-give away. Waitroom promises this:
+If one replica cannot reach Redis and the others can, it does not know which slots the others give
+away. Waitroom promises:
 
-* **Visitors inside stay inside**, whichever replica answers them, also when the replica is back. A
-  pass that the replica gave or prolonged says so. Redis makes it a session even if no slot is free.
-* **Visitors in the queue keep their places.** The replica answers that entry is paused. Its ticket
-  leads nginx to another replica, which serves them.
-* **The cap may be exceeded**, by at most the sum of two numbers:
-    * The newcomers whom the replica admitted. With `on_store_failure = "bounded"` these are at most
-      its share of the slots that were free when it last reached Redis: three, for 10 free slots and
-      three replicas. With `"wait"` there are none. With `"admit"` there is no bound.
-    * The visitors inside who met only this replica for a whole `session_duration`. Redis gave their
-      slots to others. They are few, because nginx asks the replicas in turn.
-* **You can see it.** `waitroom_store_away` is 1 at this replica alone. When Redis hears of these
+* **Visitors inside stay inside**, whichever replica answers them, also after the replica
+  reconnects. Redis then makes a session of each pass that the replica gave or renewed, even if no
+  slot is free.
+* **Visitors in the queue keep their places.** The replica answers that entry is paused, and its
+  ticket makes nginx use another replica.
+* **The cap may be exceeded**, by at most the sum of:
+    * the newcomers whom the replica admitted. With `on_store_failure = "bounded"` that is at most
+      the replica's share of the slots that were free when it last reached Redis: three, for 10 free
+      slots and three replicas. With `"wait"` it is none; with `"admit"` there is no bound.
+    * the visitors inside whose requests all went to this replica for a whole `session_duration`, so
+      that Redis gave their slots away. They are few, because nginx asks the replicas in turn.
+* **You can see it.** `waitroom_store_away` is 1 at this replica only. When Redis learns of these
   visitors, `waitroom_over_cap_total` counts each session without a slot, and the alert
   `WaitroomLetInAboveCap` fires. Nobody is called until the room is below its cap.
-* **Changes reach the replica late.** It learns of a release or a changed setting when it is back.
-  Until then it honours a released pass. Redis ends that session with the next request.
+* **The replica learns of changes late.** It takes a release or a changed setting when it
+  reconnects. Until then it accepts a released pass; Redis ends that session with the next request.
 
-If the cap matters more than newcomers, set `on_store_failure = "wait"`. `tests/gate/test_away.py`
-tests all this with two replicas.
+If the cap matters more than newcomers, set `on_store_failure = "wait"`.
+"""
+
+DETAILS = """\
+# The faults, run by run
+
+`make faults` generates this report and [docs/reliability.md](../../docs/reliability.md), which
+explains the scenarios. {machine}. {date}.
 """
 
 FIGURES = "scenario | requests | failures | places lost | inversions | peak/cap | recovered | holds"
 OVERTAKEN = "outage | overtaken by people behind (worst) | by newcomers | first call after | holds"
 
 
-def render(rows: Sequence[Row], machine: Machine, *, seconds: float, quick: bool) -> str:
-    now = dt.datetime.now(dt.UTC)
-    date = f"{now:%Y-%m-%d}, {seconds / 60:.0f} minutes"
+def render(rows: Sequence[Row], machine: Machine, *, date: str) -> str:
     held = sum(row.held for row in rows)
     parts = [
-        HEAD.format(machine=machine, date=date + (", the quick subset" if quick else "")),
+        HEAD.format(machine=machine, date=date),
         f"**{held} of {len(rows)} hold.**\n",
         _make_table([row for row in rows if not row.overtaking]),
         WORDS,
         _make_outages([row for row in rows if row.overtaking]),
         CUT_OFF,
-        "## Run by run\n",
-        *(_make_details(row) for row in rows),
     ]
     return "\n".join(filter(None, parts))
 
 
+def render_details(rows: Sequence[Row], machine: Machine, *, date: str) -> str:
+    return "\n".join([DETAILS.format(machine=machine, date=date), *map(_make_details, rows)])
+
+
 def write(
-    rows: Sequence[Row], machine: Machine, path: Path, *, seconds: float, quick: bool
+    rows: Sequence[Row], machine: Machine, path: Path, details: Path, *, seconds: float, quick: bool
 ) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(render(rows, machine, seconds=seconds, quick=quick))
+    """Write the page to `path` and the details of each run to `details`."""
+    date = f"{dt.datetime.now(dt.UTC):%Y-%m-%d}, {seconds / 60:.0f} minutes"
+    date += ", the quick subset" if quick else ""
+    for file, make in ((path, render), (details, render_details)):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(make(rows, machine, date=date))
 
 
 def format_line(row: Row) -> str:
