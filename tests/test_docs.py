@@ -2,10 +2,12 @@
 
 import re
 import shutil
+from collections import Counter
 
 import pytest
 
 from scripts.docs_pages import BUILT
+from sidecar.app.openapi.document import build_document
 from sidecar.gate.schemas import Status
 from sidecar.kit.extras import SOURCE
 from sidecar.visitors.verdict_lifetime import BRIEF_TTL_MS, VERDICT_TTL_MS
@@ -48,6 +50,15 @@ def test_a_page_installs_from_where_waitroom_is(page):
     commands = INSTALL.findall(page.read_text())
     if page.name != "CHANGELOG.md":
         assert {source for words in commands for source in OURS.findall(words)} <= allowed
+
+
+def test_each_endpoint_is_on_one_page():
+    """That of its product."""
+    pages = [page() for name, page in BUILT.items() if name.startswith("endpoints-")]
+    found = re.findall(r"^### [\w ]+ (/.*)$", "\n".join(pages), re.MULTILINE)
+    paths = {path: len(item.keys() - {"parameters", "servers"})
+             for path, item in build_document()["paths"].items()}  # fmt: skip
+    assert Counter(found) == Counter(paths)
 
 
 def test_protocol_lists_the_fields_of_the_status():

@@ -26,7 +26,7 @@ DOCS = ROOT / "docs"
 #: Made from the code for the site, and not kept: the text of each page, by its file.
 BUILT = {
     "commands.md": commands.page,
-    "endpoints.md": endpoints.page,
+    **endpoints.pages(),
     "metrics-reference.md": metrics.page,
     "problems.md": problems.page,
     "settings.md": settings.page,

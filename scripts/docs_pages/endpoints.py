@@ -1,6 +1,8 @@
-"""Generator of docs/endpoints.md from the OpenAPI document that a replica serves."""
+"""Generator of the pages of endpoints, one for each product, from a replica's OpenAPI document."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 
 from scripts.docs_pages.fields import Documents
@@ -9,17 +11,20 @@ from sidecar.app.openapi.document import build_document
 from sidecar.app.openapi.operations import Json
 from sidecar.http import problem_kinds
 
-_INTRODUCTION = """\
+_OVERVIEW = """\
 # Endpoints
 
-All endpoints of a replica, with their parameters, fields and errors. Each replica serves the same
-as an OpenAPI 3.1 document at `/openapi.json` on the ops listener. How to log in, read pages, wait
-for an answer and handle errors: [the API](api.md).
+All endpoints of a replica. Each replica also serves them as an OpenAPI 3.1 document at
+`/openapi.json` on the ops listener. Tokens, pages of a list, long polls and errors:
+[the API](api.md)."""
+_INTRODUCTION = """\
+# {title}
 
-A parameter may be left out, unless it says "required". A field of a document is always there,
-unless it says "optional". Later versions may add fields: ignore those that you do not know.
+A parameter is optional unless it says "required". A field of a document is always there unless it
+says "optional". Ignore fields that you do not know: later versions may add some. [All
+endpoints](endpoints.md), [how to use the API](api.md).
 
-An endpoint with parameters or a body may also answer these errors, which are not repeated below:
+An endpoint with parameters or a body may also return these errors, which are not repeated below:
 {problems}."""
 #: A group's heading, and the page that says what it is for.
 _GROUPS = {
@@ -34,6 +39,15 @@ _GROUPS = {
     "targets": ("Targets of jobs", "jobs.md"),
     "webhooks": ("Webhooks", "webhooks.md"),
 }
+#: Each page's title and groups.
+_PAGES = {
+    "endpoints-visitors.md": ("Endpoints for visitors and proxies",
+                              ("visitor", "proxy", "operations")),
+    "endpoints-rooms.md": ("Endpoints of rooms", ("administration", "history", "webhooks")),
+    "endpoints-leases.md": ("Endpoints of leases", ("leases",)),
+    "endpoints-limits.md": ("Endpoints of rate limits", ("limits",)),
+    "endpoints-jobs.md": ("Endpoints of jobs", ("jobs", "targets")),
+}  # fmt: skip
 #: Of reading a request.
 _USUAL = {kind.code: kind.status for kind in (
     problem_kinds.UNREADABLE, problem_kinds.NOT_FOUND, problem_kinds.TOO_LARGE,
@@ -44,26 +58,53 @@ _METHODS = ("get", "post", "put", "patch", "delete")
 _ANY_METHOD = {"check", "gate"}
 
 
-def page() -> str:
+def pages() -> dict[str, Callable[[], str]]:
+    """Return the function that writes each page, by its file."""
+    products = {name: partial(_product_page, title, tags) for name, (title, tags) in _PAGES.items()}
+    return {"endpoints.md": _overview, **products}
+
+
+def _overview() -> str:
     described = build_document()
+    parts = [_OVERVIEW]
+    for name, (title, tags) in _PAGES.items():
+        found = [one for one in _operations(described) if one["tags"][0] in tags]
+        links = (f"[{_heading(one)}]({name}#{_anchor(_heading(one))})" for one in found)
+        rows = (f"| {link} | {one['summary']} |" for link, one in zip(links, found, strict=True))
+        parts += [f"## [{title}]({name})", "\n".join(["| endpoint | |", "|---|---|", *rows])]
+    return "\n\n".join(parts) + "\n"
+
+
+def _product_page(title: str, tags: Sequence[str]) -> str:
+    described = _restrict(build_document(), tags)
     documents = Documents(described)
-    by_tag = sorted(_operations(described), key=lambda one: [*_GROUPS].index(one["tags"][0]))
+    by_tag = sorted(_operations(described), key=lambda one: tags.index(one["tags"][0]))
     meanings = {tag["name"]: tag["description"] for tag in described["tags"]}
-    parts = [_INTRODUCTION.format(problems=_linked(_USUAL))]
+    parts = [_INTRODUCTION.format(title=title, problems=_linked(_USUAL))]
     for tag, found in groupby(by_tag, key=lambda one: one["tags"][0]):
-        title, guide = _GROUPS[tag]
+        heading, guide = _GROUPS[tag]
         operations = list(found)
         shared = set.intersection(*(set(_codes(one)) for one in operations))
         about = f" More: [the guide]({guide})." if guide else ""
-        parts += [f"## {title}", meanings[tag] + about]
+        parts += [f"## {heading}", meanings[tag] + about]
         if shared:
             codes = {code: status for code, status in _codes(operations[0]).items()
                      if code in shared}  # fmt: skip
-            parts.append(f"All of them may answer {_linked(codes)}.")
+            parts.append(f"All of them may return {_linked(codes)}.")
         for operation in operations:
             parts += _endpoint(operation, documents, shared)
     parts += documents.section()
     return "\n\n".join(parts) + "\n"
+
+
+def _restrict(described: Json, tags: Sequence[str]) -> Json:
+    """Return the document with only the operations of these tags."""
+    paths = {
+        path: {key: part for key, part in item.items()
+               if key not in _METHODS or part["tags"][0] in tags}
+        for path, item in described["paths"].items()
+    }  # fmt: skip
+    return {**described, "paths": paths}
 
 
 def _operations(described: Json) -> Iterator[Json]:
@@ -79,9 +120,7 @@ def _operations(described: Json) -> Iterator[Json]:
 
 
 def _endpoint(operation: Json, documents: Documents, shared: set[str]) -> Iterator[str]:
-    is_any = operation["operationId"] in _ANY_METHOD
-    method = "Any method" if is_any else operation["method"].upper()
-    yield f"### {method} {operation['path']}"
+    yield f"### {_heading(operation)}"
     summary = operation["summary"]
     yield f"**{summary}{'' if summary.endswith('?') else '.'}**"
     if "description" in operation:
@@ -98,6 +137,15 @@ def _endpoint(operation: Json, documents: Documents, shared: set[str]) -> Iterat
     }
     if own:
         yield f"Errors: {_linked(own)}."
+
+
+def _heading(operation: Json) -> str:
+    is_any = operation["operationId"] in _ANY_METHOD
+    return f"{'Any method' if is_any else operation['method'].upper()} {operation['path']}"
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
 def _access(ways: list[Json]) -> str:
