@@ -11,8 +11,7 @@ _HEADING = "## What it finds"
 _INTRODUCTION = f"""\
 {_HEADING}
 
-The doctor checks in this order. The texts below are those that it prints. The address, the room
-and the numbers are examples."""
+The doctor checks in this order, and prints these texts, with your addresses, rooms and numbers."""
 _GROUP = re.compile(r"(?<=\n\n)# (.+)\.\n\n|^\[(\w+)\]$", re.MULTILINE)
 _EXAMPLES = {
     "address": "unix:/run/waitroom/edge-2.sock",

@@ -25,7 +25,7 @@ async def test_replicas_with_a_memory_each_are_found():
         findings = await examine(f"{site.url}/page")
         (problem,) = bad(findings)
         assert "replicas do not share a store: 2 of them answered, each in its own" in problem
-        assert "Let `store` be the same for all, such as `redis://" in problem
+        assert "Set `store` to the same address in all replicas, such as `redis://" in problem
         for ops, replica in zip(site.ops, site.replicas, strict=True):
             assert get(f"{ops}/readyz") == {"status": "ready", "store": "memory"}
             (line,) = [line for line in replica.output.splitlines() if "settings_warning" in line]
