@@ -132,7 +132,10 @@ async def list_estimates(
 async def list_changes(
     request: web.Request, page: schemas.ChangesPage
 ) -> schemas.RoomChanges | web.Response:
-    """List what operators did in a period, latest first."""
+    """List what operators did in a period, latest first.
+
+    Also how the site behind an adaptive room changed its state; then `by` is `waitroom`.
+    """
     room, history, period = _read_request(request, page)
     changes = await history.read_changes(room.name, period, limit=page.limit, before=page.before)
     document = schemas.create_changes_page(

@@ -22,7 +22,7 @@ class StreamEvent:
     #: The two parts of the event's id in the stream, which is `ms-seq`.
     ms: int
     seq: int
-    #: joined, called, admitted, expired, left, released, graded, promised or operator.
+    #: joined, called, admitted, expired, left, released, graded, promised, operator or site.
     kind: str
     visitor: str
     #: The reason or, if `kind` is operator, the operator's action.

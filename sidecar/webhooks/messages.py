@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import json
+from dataclasses import asdict
 from typing import Any
 
 from yarl import URL
@@ -11,9 +12,9 @@ from yarl import URL
 from sidecar.kit.clock import iso
 from sidecar.kit.http_post import Message, PostResult, signed_headers
 from sidecar.webhooks.model import AnyNotice, CalledVisitor, Notice
-from sidecar.webhooks.settings import RoomEventName, TargetEventName, Webhook
+from sidecar.webhooks.settings import Webhook
 
-_SENTENCES: dict[RoomEventName | TargetEventName, str] = {
+_SENTENCES: dict[str, str] = {
     "queue_started": "a queue has begun",
     "queue_over": "more than {:,} people wait",
     "queue_empty": "the queue is empty",
@@ -34,7 +35,7 @@ def compose_message(webhook: Webhook, notice: AnyNotice, *, now_s: float) -> Mes
         document = {**_describe_notice(notice), "calls": list(map(_describe_call, notice.calls))}
     elif webhook.format == "generic":
         numbers = {name: getattr(notice, name) for name in _NUMBER_FIELDS}
-        document = {**_describe_notice(notice), **numbers}
+        document = _describe_notice(notice) | numbers | (asdict(notice.site) if notice.site else {})
     elif webhook.format == "slack":
         document = {"text": write_sentence(notice)}
     else:
@@ -72,6 +73,9 @@ def write_sentence(notice: Notice) -> str:
     if notice.event == "test":
         subject = f"Waitroom {notice.room}".rstrip()  # there may be no rooms
         return f"{subject}: this is a test, nothing has happened."
+    if site := notice.site:
+        change = f"the site's state is now {site.state} (before: {site.previous_state})"
+        return f"Waitroom {notice.room}: {change}. {site.text[:1].upper()}{site.text[1:]}."
     event = _SENTENCES[notice.event].format(notice.threshold)
     has_wait = notice.waiting and notice.wait_seconds is not None
     wait = f", wait about {_format_duration(notice.wait_seconds or 0)}" if has_wait else ""

@@ -12,13 +12,23 @@ from sidecar.webhooks.settings import RoomEventName, TargetEventName
 
 
 @dataclass(frozen=True, slots=True)
+class SiteChange:
+    """How the site behind an adaptive room does, and its state before."""
+
+    state: str
+    previous_state: str
+    text: str
+    ceiling: int
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """A message about an event of a room, or of a target: then `room` is "", and the numbers are
     jobs, calls and `concurrency`. `threshold` is notify_above, and only for queue_over and
-    target_queue_over."""
+    target_queue_over. `site` is only for site_state."""
 
     id: str
-    event: RoomEventName | TargetEventName | Literal["test"]
+    event: RoomEventName | TargetEventName | Literal["site_state", "test"]
     room: str
     at_ms: int
     waiting: int
@@ -27,6 +37,7 @@ class Notice:
     wait_seconds: int | None = None
     threshold: int | None = None
     target: str = ""
+    site: SiteChange | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ most once a minute.
 
 * n is the room's setting notify_above.
 
+A change of an adaptive room's site state causes a message, site_state, at most once a minute.
+
 Redis stores the latches, so that another replica can continue. Two replicas that start from the
 same latches give an event the same id.
 """
@@ -20,13 +22,16 @@ from typing import Annotated
 
 from pydantic import Field
 
+from sidecar.rooms.adaptive.settings import AdaptiveSettings
+from sidecar.rooms.adaptive.words import is_notable
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.service import WaitingRoom
+from sidecar.rooms.statistics import describe_site
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.storage.redis.driver_errors import driver_errors, text
 from sidecar.webhooks.detector import Detector
-from sidecar.webhooks.latch import Latch
-from sidecar.webhooks.model import Document, Notice
+from sidecar.webhooks.latch import MIN_INTERVAL_MS, Latch
+from sidecar.webhooks.model import Document, Notice, SiteChange
 from sidecar.webhooks.retention import UNSENT_LIMIT
 from sidecar.webhooks.settings import ROOM_EVENT_NAMES, RoomEventName
 
@@ -56,11 +61,20 @@ class Latches(Document):
     queue: Latch = field(default_factory=Latch)
     over: Latch = field(default_factory=Latch)
     full: Latch = field(default_factory=Latch)
+    #: The state of an adaptive room's site in the last message, and when it was sent.
+    site: str = ""
+    site_ms: int = 0
     unsent: tuple[Unsent, ...] = ()
 
 
-def detect_events(
-    before: Latches | None, room: str, snapshot: Snapshot, *, cap: int, above: int | None
+def detect_events(  # noqa: PLR0913
+    before: Latches | None,
+    room: str,
+    snapshot: Snapshot,
+    *,
+    cap: int,
+    above: int | None,
+    adaptive: AdaptiveSettings | None = None,
 ) -> tuple[Latches | None, list[Notice]]:
     """Return the latches after a snapshot of a room, and the messages to send.
 
@@ -71,11 +85,13 @@ def detect_events(
     if snapshot.recovery_stage:
         return before, []
     waiting, now_ms = snapshot.waiting, snapshot.now_ms
+    site = describe_site(adaptive, snapshot)
+    state = site["state"] if site else ""
     is_full = 0 < cap <= snapshot.active
     is_over = above is not None and waiting > above
     if before is None:
         queue, over, full = (Latch(is_on=is_on) for is_on in (waiting > 0, is_over, is_full))
-        return Latches(now_ms, queue=queue, over=over, full=full), []
+        return Latches(now_ms, queue=queue, over=over, full=full, site=state), []
     is_below = above is None or waiting < OVER_OFF_SHARE * above
     queue = before.queue.update(
         now_ms, turn_on=waiting > 0, turn_off=waiting == 0, off_after_ms=EMPTY_MS
@@ -97,14 +113,21 @@ def detect_events(
         notices.append(
             Notice(id_, event, room, now_ms, waiting, snapshot.active, cap, wait_s, threshold)
         )
-    count = before.event_count + len(notices)
-    return replace(before, event_count=count, queue=queue, over=over, full=full), notices
+    told, told_ms = before.site or state, before.site_ms
+    if site and is_notable(told, state) and now_ms - told_ms >= MIN_INTERVAL_MS:
+        id_ = f"{room}-{before.began_ms}-{before.event_count + len(notices) + 1}-site_state"
+        change = SiteChange(state, told, site["text"], site["ceiling"])
+        numbers = waiting, snapshot.active, cap, wait_s
+        notices.append(Notice(id_, "site_state", room, now_ms, *numbers, site=change))
+        told, told_ms = state, now_ms
+    after = replace(before, event_count=before.event_count + len(notices), site=told)
+    return replace(after, queue=queue, over=over, full=full, site_ms=told_ms), notices
 
 
 class RoomDetector(Detector):
     """Detects all events of rooms except calls."""
 
-    events = ROOM_EVENT_NAMES
+    events = (*ROOM_EVENT_NAMES, "site_state")
     lease_name = "notifying"
     failure_event = "notify_failed"
 
@@ -115,8 +138,9 @@ class RoomDetector(Detector):
             Latches.read(stored) if stored else self.last_states.get(room.name),
             room.name,
             snapshot,
-            cap=room.settings.total_active_users,
+            cap=room.settings.find_cap(snapshot.learned),
             above=room.settings.notify_above,
+            adaptive=room.settings.adaptive,
         )
         if latches is None:
             return

@@ -22,8 +22,9 @@ ROOM_EVENT_NAMES: tuple[RoomEventName, ...] = get_args(RoomEventName)
 #: The events of targets, which a webhook gets if it names them.
 TargetEventName = Literal["target_queue_over"]
 TARGET_EVENT_NAMES: tuple[TargetEventName, ...] = get_args(TargetEventName)
-#: `called` is not in the default, because its messages are about individual visitors.
-WebhookEventName = Literal[RoomEventName, "called", TargetEventName]
+#: The events of rooms that are not in the default: `site_state` may be frequent, and the messages
+#: of `called` are about individual visitors.
+WebhookEventName = Literal[RoomEventName, "site_state", "called", TargetEventName]
 
 
 def _check_url(value: str) -> str:
@@ -60,8 +61,8 @@ class Webhook(BaseModel):
     )
     """The events about which messages are sent. `called` is about individual visitors whose turn it
     is: it is sent only if you list it, and needs the format `generic`. `target_queue_over` is about
-    targets with `notify_above`, and is sent only if you list it. In an environment variable,
-    separate events by commas."""
+    targets with `notify_above`, and `site_state` about adaptive rooms: they are sent only if you
+    list them. In an environment variable, separate events by commas."""
     rooms: Annotated[list[str], BeforeValidator(split_list)] = []
     """The rooms about which messages are sent. Empty: all rooms. Messages about targets are sent
     in any case."""

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -19,6 +20,8 @@ from sidecar.history.store.tables import HISTORY, entries, events, metadata
 from sidecar.history.worker import BATCH
 from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.retry import Backoff
+from sidecar.rooms.adaptive.signals import PERCENT, RESPONSES, STEP_S, SUM_MS, find_bucket
+from sidecar.rooms.adaptive.worker import adapt
 from sidecar.rooms.redis_keys import room_key, room_keys
 from sidecar.storage.sql import database as sql
 from sidecar.visitors.tokens import new_visitor
@@ -406,3 +409,22 @@ async def test_the_recorder_runs_by_itself(record, sqlite, monkeypatch):
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert await it.stream.lease.hold(milliseconds=1000), "the turn was given up"
+
+
+async def test_the_states_of_an_adaptive_rooms_site_are_recorded(record, sqlite):
+    """Each change between trouble and health is among the room's changes; strain is not."""
+    it = await record(sqlite.url, total_active_users=9, adaptive={"p90": 1.2, "min": 2})
+    adaptive = it.room.settings.adaptive
+    await go_in(it.room.store)
+    for header_s in (0.1, 0.1, 5.0, 5.0):
+        it.turn.forward(60)
+        step = it.turn() // 1000 // STEP_S
+        counts = Counter({RESPONSES: 90, PERCENT: 9000, SUM_MS: round(90_000 * header_s)})
+        counts[find_bucket(header_s)] = 90
+        await it.room.store.count_responses(step, counts)
+        await adapt(it.room, adaptive, await it.room.refresh())
+    await it.record()
+    acts = await it.history.read_changes(it.room.name, Period(0, 2 * it.turn()), limit=9)
+    assert [(act.operator, act.action) for act in acts] == 2 * [("waitroom", "site")]
+    assert acts[0].detail.startswith("overloaded (holding: p90 ")
+    assert acts[1].detail.startswith("healthy (1 inside, ")

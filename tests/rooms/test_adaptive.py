@@ -72,8 +72,9 @@ async def test_a_tick_of_a_slow_leader_changes_nothing(make_room_store):
     await learn(store, 4)
     assert not await store.store_learned(Learned(ceiling=9).to_json(), expected=seen)
     assert json.loads(await store.read_learned())["ceiling"] == 4
-    assert await store.store_learned(None, expected=await store.read_learned())
+    await store.forget_learned(by="anna")
     assert await store.read_learned() == ""
+    assert (await store.lists.log())[0]["by"] == "anna"
 
 
 async def test_what_was_learned_survives_the_loss_of_redis(replica, redis_socket):

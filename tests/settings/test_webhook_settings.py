@@ -82,7 +82,7 @@ def test_a_webhook_comes_from_variables(folder):
             "previous_secret: DingTalk has one secret at a time",
         ),
         ({"format": "nobody-sees"}, "format: must be 'generic', 'slack' or 'dingtalk'"),
-        ({"events": "nobody-sees"}, "'room_full', 'called' or 'target_queue_over'"),
+        ({"events": "nobody-sees"}, "'site_state', 'called' or 'target_queue_over'"),
         ({"events": "called", "format": "slack"}, "events: called is for programs"),
         ({"events": "room_full,called", "format": "dingtalk"}, "events: called is for programs"),
         ({"events": ""}, "events: must have 1 or more entries"),

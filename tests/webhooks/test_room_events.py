@@ -6,12 +6,15 @@ import hmac
 import json
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sidecar.kit.http_post import interpret_status
 from sidecar.kit.retry import parse_retry_after
+from sidecar.rooms.adaptive.controller import Learned
+from sidecar.rooms.adaptive.settings import AdaptiveSettings
 from sidecar.rooms.store.replies import Snapshot
 from sidecar.webhooks.messages import compose_message, read_dingtalk_response, write_sentence
 from sidecar.webhooks.model import Notice
@@ -31,6 +34,11 @@ def snapshot(second: float, *, waiting: int = 0, active: int = 0, stage: int = 0
         revoked={}, shield_until_ms=0, born_ms=0, recovery_ms=0, recovers_until_ms=0,
         recovery_stage=stage, replicas=1,
     )  # fmt: skip
+
+
+def learn(state: str) -> dict:
+    adaptive = AdaptiveSettings(p90=1.2)
+    return {"adaptive": adaptive, "learned": Learned(ceiling=8, p90_s=1.44, state=state)}
 
 
 class Watch:
@@ -115,6 +123,36 @@ def test_when_events_are_told(story):
         (seconds, *numbers), events = (part.split() for part in step.split(":"))
         values = {name: int(value) for name, value in (each.split("=") for each in numbers)}
         assert (step, watch.check(int(seconds), **values)) == (step, events)
+
+
+def test_a_change_of_a_sites_state_is_told_once_a_minute():
+    """What a new replica sees first is not told, and neither is strain. What lasts comes later."""
+    latches, told = None, []
+    states = ["overloaded"] * 5 + ["healthy", "strained"] * 35 + ["no signal"] * 35
+    for second, state in enumerate(states):
+        site = learn(state)
+        room = replace(snapshot(second, active=9), learned=site["learned"])
+        latches, notices = detect_events(
+            latches, "shop", room, cap=8, above=None, adaptive=site["adaptive"]
+        )
+        assert Latches.read(latches.to_json()) == latches
+        told += [(second, each) for each in notices if each.event == "site_state"]
+    assert [(second, each.site.previous_state, each.site.state) for second, each in told] == [
+        (5, "overloaded", "healthy"),
+        (75, "healthy", "no signal"),
+    ]
+    first, last = (each for _, each in told)
+    assert json.loads(compose_message(hook(), first, now_s=NOW_S).body) == {
+        "id": first.id, "event": "site_state", "room": "shop",
+        "at": "2027-01-15T08:00:05.000+00:00", "waiting": 0, "active": 9, "cap": 8,
+        "wait_seconds": None, "threshold": None, "state": "healthy",
+        "previous_state": "overloaded", "ceiling": 8,
+        "text": "9 inside, 8 advised; p90 1.4 s of 1.2 s",
+    }  # fmt: skip
+    assert write_sentence(last) == (
+        "Waitroom shop: the site's state is now no signal (before: healthy). "
+        "Nginx reports too few responses: not growing; 9 inside, 8 advised."
+    )
 
 
 def test_no_n_is_never_told():

@@ -90,7 +90,8 @@ class History:
                 return 0
             rows = [_make_event_row(room, event) for event in new]
             await self._write_rows(connection, self._insert, rows)
-            actions = [_make_action_row(room, event) for event in new if event.kind == "operator"]
+            acts = (event for event in new if event.kind in {"operator", "site"})
+            actions = [_make_action_row(room, event) for event in acts]
             if actions:
                 await connection.execute(insert(changes), actions)
             part: list[StreamEvent] = []

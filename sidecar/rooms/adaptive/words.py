@@ -6,7 +6,8 @@ from sidecar.rooms.adaptive.settings import AdaptiveSettings
 
 def describe(learned: Learned, adaptive: AdaptiveSettings, inside: int) -> str:
     """Say in words how the site does, and what the room does about it."""
-    allowed = f"{inside:,} inside, {int(learned.ceiling):,} allowed"
+    word = "allowed" if adaptive.mode == "on" else "advised"
+    allowed = f"{inside:,} inside, {int(learned.ceiling):,} {word}"
     measured = _describe_measures(learned, adaptive)
     match learned.state:
         case "no signal":
@@ -18,6 +19,12 @@ def describe(learned: Learned, adaptive: AdaptiveSettings, inside: int) -> str:
         case "overloaded":
             return f"holding: {measured}; {allowed}"
     return f"{allowed}; {measured}"
+
+
+def is_notable(before: str, after: str) -> bool:
+    """Return True if a change of state is an event. A healthy site is often strained for a while,
+    which is none."""
+    return before != after and not {before, after} <= {"healthy", "strained"}
 
 
 def _describe_measures(learned: Learned, adaptive: AdaptiveSettings) -> str:

@@ -6,17 +6,16 @@ computed from the stored values: if another replica was faster, it writes nothin
 
 import asyncio
 import json
-from dataclasses import replace
 
 import structlog
 
 from sidecar.http.metrics import Metrics
 from sidecar.kit.errors import StoreError
-from sidecar.rooms.adaptive.controller import TICK_S, Learned, Reading, StateName, tick
+from sidecar.rooms.adaptive.controller import TICK_S, Learned, Reading, tick
 from sidecar.rooms.adaptive.metrics import AdaptiveMetrics
 from sidecar.rooms.adaptive.settings import AdaptiveSettings
 from sidecar.rooms.adaptive.signals import LONGEST_S, STEP_S, Counts, sum_counts
-from sidecar.rooms.adaptive.words import describe
+from sidecar.rooms.adaptive.words import describe, is_notable
 from sidecar.rooms.service import WaitingRoom, WaitingRooms
 from sidecar.rooms.store.replies import Snapshot
 
@@ -61,22 +60,11 @@ async def adapt(room: WaitingRoom, adaptive: AdaptiveSettings, snapshot: Snapsho
     ends, held_ms = snapshot.counters.get("ends", 0), snapshot.counters.get("held_ms", 0)
     stay_s = held_ms / ends / 1000 if ends else room.settings.session_duration
     targets = adaptive.targets(room.settings.total_active_users)
-    before = replace(learned)
+    state = learned.state
     tick(learned, targets, Reading(snapshot.now_ms / 1000, snapshot.active, stay_s, count))
-    if await room.store.store_learned(learned.to_json(), expected=stored):
-        _log_state(room.name, adaptive, before.state, learned, snapshot.active)
-
-
-def _log_state(
-    room: str, adaptive: AdaptiveSettings, before: StateName, learned: Learned, inside: int
-) -> None:
-    if learned.state == before:
-        return
-    log_state = log.info if learned.state == "healthy" else log.warning
-    log_state(
-        "site_state",
-        room=room,
-        state=learned.state,
-        mode=adaptive.mode,
-        text=describe(learned, adaptive, inside),
-    )
+    text = describe(learned, adaptive, snapshot.active)
+    event = f"{learned.state} ({text})" if is_notable(state, learned.state) else ""
+    is_stored = await room.store.store_learned(learned.to_json(), expected=stored, event=event)
+    if is_stored and learned.state != state:
+        log_state = log.info if learned.state == "healthy" else log.warning
+        log_state("site_state", room=room.name, state=learned.state, mode=adaptive.mode, text=text)

@@ -1,16 +1,19 @@
 -- Stores what the room has learned of its site, with the ceiling. If this raises the cap, visitors
 -- are called at once.
--- ARGV    6 what must be stored now, as JSON, or ''
+-- ARGV    6 what must be stored now, as JSON, or ''; '*': anything
 --         7 what to store, as JSON, or '' to forget it
+--         8 the new state of the site in words, for the history, or ''
+--         9 the operator who lets it be forgotten, or ''
 -- RETURNS {now, 1}; or, if something else is stored, because another replica was faster, {now, 0}
--- EVENTS  called, expired
+-- EVENTS  called, expired, operator, site
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/expire"
 -- @include "rooms/parts/call_next"
 
 local function run(KEYS, ARGV)
   begin(KEYS, ARGV) -- detects lost keys, which the write below might create again
-  if (redis.call('HGET', KEYS[8], 'learned') or '') ~= ARGV[6] then return {now, 0} end
+  local stored = redis.call('HGET', KEYS[8], 'learned') or ''
+  if ARGV[6] ~= '*' and ARGV[6] ~= stored then return {now, 0} end
   if ARGV[7] == '' then
     redis.call('HDEL', KEYS[8], 'learned')
   else
@@ -18,6 +21,8 @@ local function run(KEYS, ARGV)
   end
   begin(KEYS, ARGV)
   measure_elapsed()
+  if ARGV[8] ~= '' then append_event('site', '', 'site', 'by', 'waitroom', 'detail', ARGV[8]) end
+  log_action(ARGV[9], 'forget', '', '')
   expire()
   call_next()
   finish()

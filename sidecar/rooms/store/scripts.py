@@ -258,12 +258,18 @@ class RoomStore(PlainCommands):
             raise ChangedSinceError("message" if name == TABLE_FIELD else name)
         return int(revision)
 
-    async def store_learned(self, learned: Mapping[str, Any] | None, *, expected: str) -> bool:
-        """Store what an adaptive room has learned, or forget it. Return False, and change nothing,
-        if Redis no longer has the `expected` text of read_learned()."""
-        text = "" if learned is None else json.dumps(learned)
-        _, is_stored = await self._run("adapt", [expected, text])
+    async def store_learned(
+        self, learned: Mapping[str, Any], *, expected: str, event: str = ""
+    ) -> bool:
+        """Store what an adaptive room has learned. Return False, and change nothing, if Redis no
+        longer has the `expected` text of read_learned(). `event`: the site's new state in words,
+        for the history."""
+        _, is_stored = await self._run("adapt", [expected, json.dumps(learned), event, ""])
         return bool(is_stored)
+
+    async def forget_learned(self, *, by: str) -> None:
+        """Forget what an adaptive room has learned, for an operator."""
+        await self._run("adapt", ["*", "", "", by])
 
     async def read_learned(self) -> str:
         """Return what an adaptive room has learned as JSON, or ""."""
