@@ -2,7 +2,7 @@
 
 `python -m scripts.docs_pages` writes all of them to .docs/, of which mkdocs, or its successor,
 builds the site. It also writes anew what is kept in the tree although it is made: the texts of
-alerts and of the doctor's findings, and Prometheus's rules. One module per page, with a function
+alerts and Prometheus's rules. One module per page, with a function
 `page` that returns its text.
 """
 
@@ -26,6 +26,7 @@ DOCS = ROOT / "docs"
 #: Made from the code for the site, and not kept: the text of each page, by its file.
 BUILT = {
     "commands.md": commands.page,
+    "doctor-findings.md": findings.page,
     **endpoints.pages(),
     "metrics-reference.md": metrics.page,
     "problems.md": problems.page,
@@ -34,7 +35,6 @@ BUILT = {
 #: Kept: the product, its error messages and Prometheus need them.
 KEPT = {
     "alerts.md": alerts.page,
-    "doctor.md": findings.page,
     "../deploy/monitoring/prometheus/waitroom.rules.yml": alerts.rules,
     "../sidecar/dashboard/page/alerts.json": alerts.dashboard,
 }

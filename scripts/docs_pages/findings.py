@@ -1,4 +1,4 @@
-"""Generator of the list of findings in docs/doctor.md, from the texts of `waitroom doctor`."""
+"""Generator of docs/doctor-findings.md from the texts of `waitroom doctor`."""
 
 import re
 from pathlib import Path
@@ -6,12 +6,11 @@ from pathlib import Path
 from sidecar.cli.doctor import findings
 from sidecar.cli.doctor.findings import Level, get_finding
 
-_PAGE = Path(__file__).resolve().parents[2] / "docs" / "doctor.md"
-_HEADING = "## What it finds"
-_INTRODUCTION = f"""\
-{_HEADING}
+_INTRODUCTION = """\
+# The doctor's findings
 
-The doctor checks in this order, and prints these texts, with your addresses, rooms and numbers."""
+[The doctor](doctor.md) checks in this order, and prints these texts, with your addresses, rooms
+and numbers."""
 _GROUP = re.compile(r"(?<=\n\n)# (.+)\.\n\n|^\[(\w+)\]$", re.MULTILINE)
 _EXAMPLES = {
     "address": "unix:/run/waitroom/edge-2.sock",
@@ -70,15 +69,10 @@ _OTHERS = {
 
 
 def page() -> str:
-    """Return the page with a new list. Text written by hand does not change."""
-    return _PAGE.read_text(encoding="utf-8").partition(_HEADING)[0] + _list()
-
-
-def _list() -> str:
     parts, rights = [_INTRODUCTION], list[str]()
     for heading, name in _GROUP.findall(Path(findings.__file__).with_suffix(".ini").read_text()):
         if heading:
-            parts += [*_all_right(rights), f"### {heading}"]
+            parts += [*_all_right(rights), f"## {heading}"]
             rights = []
             continue
         found = get_finding(name, **_EXAMPLES | _OTHERS.get(name, {}))
