@@ -420,7 +420,7 @@ previous_callback_secret = "whsec_…the base64 of 32 bytes…"
 """,
     more={
         "kinds": "[jobs](jobs.md)",
-        "fail_on": "[which answers are results](jobs.md#which-answers-are-results)",
+        "fail_on": "[which answers are results](jobs-rules.md#which-answers-are-results)",
         "notify_above": "[webhooks](webhooks.md#a-targets-long-queue)",
         "algorithm": "[which algorithm when](limits.md#which-algorithm-when)",
         "classes": "[who is next](who-is-next.md)",

@@ -29,7 +29,7 @@ def script(folder: Path) -> str:
     """The blocks of the quick start as one script, which ends at the first command that fails."""
     text = PAGE.read_text()
     first, last = (
-        text[: text.index(heading)].count("\n") for heading in ("## Quick start", "## The calls")
+        text[: text.index(heading)].count("\n") for heading in ("## Quick start", "## The API")
     )
     lines = ["set -eu", STOP]
     for block in blocks_of(PAGE):
