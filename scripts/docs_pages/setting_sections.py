@@ -97,7 +97,7 @@ webhooks = { team = { url = "https://example.com/hook" } }
         "operator_header": "[sign-in by a proxy](dashboard.md#sign-in-by-a-proxy)",
         "service_token": "[the API](api.md)",
         "scopes": "[who may do what](access.md)",
-        "done_listen": "[permits](nginx.md#permits)",
+        "done_listen": "[permits](nginx-calls.md#permits)",
         "health_listen": "[adaptive rooms](adaptive.md)",
         "event_streams": "[server-sent events](webhooks.md#server-sent-events)",
         "history": "[history](history.md)",

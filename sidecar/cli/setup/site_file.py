@@ -90,7 +90,7 @@ def _check_location(location: Directive, room: str) -> Iterator[MissingLines]:
             )
         return
     if _select_directives("auth_request", block):
-        reason = "its auth_request would be replaced: see docs/nginx.md, An auth_request of yours"
+        reason = "its auth_request would be replaced: see docs/nginx-own-lines.md"
         yield MissingLines(location["line"], title, reason=reason)
     lines = [] if has_room else [f"set $waitroom_room {room};", f"include {_LOCATION_INCLUDE};"]
     is_php = bool(lines and _select_directives("fastcgi_pass", block))

@@ -1,5 +1,5 @@
 """Receives reports from nginx that calls with a permit have ended. nginx sends each report from its
-access log, as a syslog datagram (docs/nginx.md):
+access log, as a syslog datagram (docs/nginx-calls.md):
 
     <190>Nov 22 04:33:00 waitroom: PERMIT STATUS
 
