@@ -93,8 +93,8 @@ webhooks = { team = { url = "https://example.com/hook" } }
         "secret_keys": "[changing the key](security.md#changing-the-key)",
         "grant_keys": "[who is next](who-is-next.md)",
         "admin_token": "[the dashboard](dashboard.md)",
-        "operators": "[operators and roles](dashboard.md#operators-and-roles)",
-        "operator_header": "[sign-in by a proxy](dashboard.md#sign-in-by-a-proxy)",
+        "operators": "[operators and roles](access.md#operators-and-roles)",
+        "operator_header": "[sign-in by a proxy](access.md#sign-in-by-a-proxy)",
         "service_token": "[the API](api.md)",
         "scopes": "[who may do what](access.md)",
         "done_listen": "[permits](nginx-calls.md#permits)",
@@ -300,7 +300,7 @@ OPERATOR = Section(
     OperatorAccount,
     """\
 Somebody who logs in to the dashboard:
-[operators and roles](dashboard.md#operators-and-roles). After a change, restart the replicas. A new
+[operators and roles](access.md#operators-and-roles). After a change, restart the replicas. A new
 role or password ends their sessions.
 
 ```toml
