@@ -37,6 +37,10 @@ class AsyncRooms:
         """Admit the visitors who are queued, but queue no new ones. Idempotent."""
         return await self._act(room, "drain", why)
 
+    async def hold(self, room: str, seconds: int = 300, *, why: str = "") -> Room:
+        """Call nobody for some seconds, then resume gently."""
+        return await self._send("POST", room, "hold", query={"seconds": str(seconds), "why": why})
+
     async def resume(self, room: str, *, why: str = "") -> Room:
         """End a pause or a drain. Idempotent."""
         return await self._act(room, "resume", why)
@@ -93,6 +97,7 @@ class Rooms(BlockingMethods[AsyncRooms]):
     update = blocking(AsyncRooms.update)
     pause = blocking(AsyncRooms.pause)
     drain = blocking(AsyncRooms.drain)
+    hold = blocking(AsyncRooms.hold)
     resume = blocking(AsyncRooms.resume)
     reset = blocking(AsyncRooms.reset)
     find = blocking(AsyncRooms.find)

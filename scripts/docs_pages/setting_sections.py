@@ -120,9 +120,12 @@ session_duration = "10m"
     lines="""
 total_active_users = 300
 adaptive = { mode = "on", p90 = "1.2s", min = 50 }
+pause_on_error_share = 0.2
+pause_on_response_time = "3s"
 new_users_per_minute = 600
 session_max_duration = "2h"
 keepalive_max_duration = "1h"
+hold = { until = "2027-06-01 10:00", why = "maintenance" }
 max_waiting = 50000
 rank_limit = 2000
 lines = [{ name = "members", weight = 3 }, { name = "ordinary", weight = 7 }]
@@ -148,6 +151,9 @@ footer = [{ text = "Imprint", address = "https://alpenrock.example/imprint" }]
 custom_css = "main { border-radius: 0 }"
 """,
     more={
+        "adaptive": "[let the room size itself](adaptive.md)",
+        "pause_on_error_share": "[ill sites](adaptive.md#pause-while-the-site-is-ill)",
+        "hold": "[holds](adaptive.md#hold-the-room)",
         "message": "[messages](dashboard.md#messages)",
         "lines": "[who is next](who-is-next.md)",
         "classes": "[who is next](who-is-next.md)",

@@ -177,7 +177,8 @@ class Endpoint:
             problems += error.problems
         try:
             if self.body is not None:
-                values = await read_object(request)
+                is_empty = self.is_body_optional and not request.body_exists
+                values = {} if is_empty else await read_object(request)
                 models.append(read(self.body, values))
         except InputError as error:
             problems += error.problems

@@ -100,10 +100,16 @@ def find_reason(act: Act) -> str:
 
 def find_stop(acts: Iterable[Act], settings: RoomSettings, configured: RoomSettings) -> Any:
     """Return who stopped a room that is paused, drains or is suspended, when (ms) and why. `acts`
-    is the log, latest first. Return None if the room runs, or if the log has no such action.
-    `by` is "" if the room is as configured."""
+    is the log, latest first. A hold has `until` too. Return None if the room runs, or if the log
+    has no such action. `by` is "" if the room is as configured."""
     if settings.mode not in _STOPS:
         return None
+    if settings.hold:
+        held = settings.hold.model_dump()
+        for act in acts:
+            if any(step.after == held for step in _read_steps(act, configured)):
+                return held | {"by": act["by"], "at": act["at"]}
+        return held | {"by": "the site", "at": None}
     name, value = _STOPS[settings.mode]
     if getattr(settings, name) != value:  # a room with another queueing_method
         return None

@@ -29,6 +29,7 @@ from sidecar.kit.templates import TEMPLATE_NAME
 from sidecar.rooms.adaptive.controller import Learned
 from sidecar.rooms.adaptive.settings import Adaptive
 from sidecar.rooms.appearance import APPEARANCE, ColourText, Font, Links, SitePath, StyleSheet
+from sidecar.rooms.hold import HoldSetting
 from sidecar.rooms.messages import Message, drop_ended
 from sidecar.rooms.openings import Events, Moments, apply_event_settings, find_moments
 from sidecar.visitors.classes import Classes, Lines, find_class_problems
@@ -43,6 +44,7 @@ _NOT_FOR_SCRIPTS = {
     *("queueing_status_code", "json_format", "keepalive_max_duration", "bind_pass"),
     *("rollout_percent", "exempt_addresses", "exempt_paths", "exempt_header", "class_header"),
     *("suspended", "sweep_interval", "shield_above", "on_store_failure", "notify_above"),
+    *("pause_on_error_share", "pause_on_response_time"),
 }
 #: The fields of an event that the Lua scripts do not need.
 _EVENT_FIELDS_NOT_FOR_SCRIPTS = {"name", "message", "timezone"}
@@ -75,6 +77,12 @@ class RoomSettings(BaseModel):
     adaptive: Adaptive = None
     """Finds below the cap how many visitors the site bears, by its response times and errors: a
     table, `[rooms.NAME.adaptive]`. None: the cap alone holds."""
+    pause_on_error_share: float | None = Field(default=None, gt=0, le=1)
+    """Nobody is called while a higher share of the site's responses are errors (5xx, 429 and failed
+    connections). It needs `health_listen`, as `adaptive` does. None: never."""
+    pause_on_response_time: Seconds | None = Field(default=None, ge=0.01, le=600)
+    """Nobody is called while one in ten of the site's responses takes longer. It needs
+    `health_listen`. None: never."""
     new_users_per_minute: Count | None = Field(default=None, ge=1, le=10_000_000)
     """The maximum number of visitors admitted per minute, spread evenly. Called visitors who do
     not arrive count too. None: visitors are admitted as fast as sessions end."""
@@ -95,6 +103,9 @@ class RoomSettings(BaseModel):
     who find no free session are turned away instead of waiting."""
     queue_all: bool = False
     """If true, all newcomers wait and nobody is called. Active visitors stay."""
+    hold: HoldSetting = None
+    """A pause that ends by itself, with a gentle return: a table with `until` and `why`. `waitroom
+    rooms hold`, an alert, or an ill site set it. None: no hold."""
     suspended: bool = False
     """Switches the room off: all visitors pass and are not counted."""
     max_waiting: Count | None = Field(default=None, ge=0, le=1_000_000_000)
@@ -270,6 +281,18 @@ class RoomSettings(BaseModel):
         shown = (line for line in self.lines if line.labels or line is not self.lines[-1])
         return {line.name: line.labels or {"en": line.name} for line in shown}
 
+    @property
+    def is_site_measured(self) -> bool:
+        """Whether nginx's reports of the site's responses are used."""
+        limits = self.pause_on_error_share, self.pause_on_response_time
+        return limits != (None, None) or (self.adaptive is not None and self.adaptive.mode != "off")
+
+    @property
+    def slow_s(self) -> float | None:
+        """The response time that counts as slow, in seconds. None: there is no such limit."""
+        limits = self.pause_on_response_time, self.adaptive.p90 if self.adaptive else None
+        return min((limit for limit in limits if limit is not None), default=None)
+
     def find_cap(self, learned: Learned | None) -> int:
         """Return the cap in force. An adaptive room's is lower while its site bears less."""
         cap = self.total_active_users
@@ -343,7 +366,11 @@ def merge_settings(
     file: RoomSettings, overrides: dict[str, Any], now_ms: int
 ) -> tuple[RoomSettings, list[str]]:
     """Return the settings in force, and the problems of the overrides. Overrides from run time
-    replace the file's settings, and an open event replaces both. The Lua scripts merge the same way
-    (rooms/lua/parts/settings.lua, openings.lua; tests/rooms/test_effective.py)."""
+    replace the file's settings, an open event replaces both, and a hold pauses the room. The Lua
+    scripts merge the same way (rooms/lua/parts/settings.lua, openings.lua;
+    tests/rooms/test_effective.py)."""
     settings, problems = file.overridden(overrides)
+    if settings.hold:
+        is_held = now_ms < settings.hold.until
+        settings = settings.model_copy(update={"queue_all": True} if is_held else {"hold": None})
     return apply_event_settings(settings, settings.moments(now_ms)), problems

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 import redis
 
-from sidecar.rooms.adaptive.controller import Learned, Targets
+from sidecar.rooms.adaptive.controller import Learned
 from sidecar.rooms.adaptive.reports import count_report, parse_report
 from sidecar.rooms.adaptive.signals import ERRORS, PERCENT, RESPONSES, SUM_MS, sum_counts
 from sidecar.rooms.redis_keys import room_key
@@ -15,7 +15,7 @@ from sidecar.visitors.model import QueueOutcome
 from tests.support.visitors import go_in, queue
 
 ON = {"total_active_users": 10, "adaptive": {"mode": "on", "p90": 1.2, "min": 2}}
-TARGETS = Targets(p90_s=1.2, max_errors=0.02, lowest=2, highest=10)
+SLOW_S = 1.2
 
 
 async def learn(store, ceiling):
@@ -133,7 +133,7 @@ def report(upstream, header, response, status=200, room="shop"):
     ],
 )
 def test_a_report_is_counted(data, time_ms, errors):
-    counts = count_report(parse_report(data), TARGETS)
+    counts = count_report(parse_report(data), SLOW_S)
     assert (counts[RESPONSES], counts[ERRORS], counts[PERCENT]) == (1, errors, 25)
     assert counts[SUM_MS] == (time_ms or 0)
     assert len([name for name in counts if name.lstrip("-").isdigit()]) == (time_ms is not None)
@@ -149,7 +149,7 @@ def test_a_report_is_counted(data, time_ms, errors):
     ],
 )
 def test_a_report_that_says_nothing_about_the_site_is_left_out(data):
-    assert count_report(parse_report(data), TARGETS) == Counter()
+    assert count_report(parse_report(data), SLOW_S) == Counter()
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,8 @@ OVER = event("over", -20, total_active_users=8)
         ({}, {"total_active_users": 3}, Phase.OPEN, 3),
         ({}, {"total_active_users": 0}, Phase.OPEN, 0),
         ({}, {"queue_all": True}, Phase.OPEN, 5),
+        ({}, {"hold": {"until": NOW_MS + 1, "why": "ill"}}, Phase.OPEN, 5),
+        ({"hold": {"until": NOW_MS}}, {}, Phase.OPEN, 5),
         ({"events": [ON]}, {}, Phase.OPEN, 7),
         ({"events": [ON]}, {"total_active_users": 3}, Phase.OPEN, 7),
         ({"events": [ON]}, {"events": []}, Phase.OPEN, 5),

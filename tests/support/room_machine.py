@@ -31,6 +31,7 @@ SETTINGS = {
     "disable_session_renewal": st.booleans(),
     "queueing_method": st.sampled_from(["fifo", "fifo", "fifo", "random", "reject"]),
     "queue_all": SELDOM,
+    "hold": st.none() | st.integers(-60, 20),
     "max_waiting": st.none() | st.integers(0, 8),
     "heartbeat_interval": st.none() | st.integers(1, 12),
     "heartbeat_timeout": st.integers(24, 60),
@@ -41,8 +42,8 @@ SETTINGS = {
     "recovery_window": st.none() | st.sampled_from([0, 3, 20]),
     "display": st.sampled_from(["arrival", "order"]),
     "between_events": st.sampled_from(["open", "open", "closed"]),
-    # `build_settings` replaces these two. They stand for settings that depend on each other or on
-    # the time.
+    # `build_settings` replaces `hold` and these two. They stand for settings that depend on each
+    # other or on the time.
     "policy": st.integers(0, 4),
     "opening": st.none() | st.tuples(st.integers(-5, 10), st.integers(1, 30), st.integers(1, 90)),
 }
@@ -75,6 +76,8 @@ def build_settings(values: dict, now: int) -> dict:
     values = dict(values)
     if "policy" in values:
         values |= POLICIES[values.pop("policy")]
+    if values.get("hold") is not None:
+        values["hold"] = {"until": now + values["hold"] * 1000}
     if "opening" in values:
         times, values["events"] = values.pop("opening"), ()
         if times is not None:

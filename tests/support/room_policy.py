@@ -22,10 +22,18 @@ def phase(settings: RoomSettings, now: int) -> Phase:
 
 
 def apply_event(settings: RoomSettings, now: int) -> RoomSettings:
-    """Return the settings with the overrides of an open event."""
-    moments = settings.moments(now)
-    is_open = moments.event is not None and moments.phase is Phase.OPEN
-    return settings.model_copy(update=moments.event.overrides) if is_open else settings
+    """Return the settings with the overrides of an open event, and those of a hold."""
+    moments, hold = settings.moments(now), settings.hold
+    if moments.event is not None and moments.phase is Phase.OPEN:
+        settings = settings.model_copy(update=moments.event.overrides)
+    if hold is None or now >= hold.until + 120_000:
+        return settings
+    gentle = max(1, settings.total_active_users / 2)
+    held = {
+        "queue_all": settings.queue_all or now < hold.until,
+        "new_users_per_minute": min(gentle, settings.new_users_per_minute or gentle),
+    }
+    return settings.model_copy(update=held)
 
 
 def next_arrival(now: int, last: int) -> int:

@@ -18,6 +18,7 @@ from sidecar.http.models import Headers, Reply, optional
 from sidecar.jobs.settings import TargetSettings
 from sidecar.rooms.adaptive.settings import AdaptiveSettings
 from sidecar.rooms.appearance import Link
+from sidecar.rooms.hold import Hold
 from sidecar.rooms.openings import RoomEvent
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.classes import SubQueueSettings, VisitorClass
@@ -147,7 +148,7 @@ def build_document() -> Json:
     paths, schemas = describe_paths((*ENDPOINTS, *OPS, *JOBS), _SERVERS)
     paths, schemas = edge_paths | paths, edge_schemas | schemas
     schemas |= settings.create_schemas(
-        RoomSettings, AdaptiveSettings, VisitorClass, SubQueueSettings, RoomEvent, Link
+        RoomSettings, AdaptiveSettings, Hold, VisitorClass, SubQueueSettings, RoomEvent, Link
     )
     schemas["TargetChanges"] |= {
         "properties": settings.describe_settings(TargetSettings),

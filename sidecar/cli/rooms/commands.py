@@ -135,6 +135,15 @@ def _change_mode(client: Client, room: str, why: str) -> Any:
 
 
 @rooms.reply_command(_print_mode, "room")
+@click.argument("seconds", type=click.IntRange(1, 86_400), default=300)
+@_WHY
+def hold(client: Client, room: str, seconds: int, why: str) -> Any:
+    """Call nobody for SECONDS (300), then resume gently."""
+    query = {"seconds": str(seconds), **_make_query(why)}
+    return client.request("POST", build_api_path(_ROOMS, room, "hold"), query=query)
+
+
+@rooms.reply_command(_print_mode, "room")
 @click.option("--clear-message", is_flag=True, help="Also take away the message set meanwhile.")
 def resume(client: Client, room: str, *, clear_message: bool) -> Any:
     """End a pause or a drain."""

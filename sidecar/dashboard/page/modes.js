@@ -105,13 +105,14 @@ export function changedAtRunTime({ stopped, changed = {}, file }) {
   return parts.join('; ');
 }
 
-const STOPS = ['queue_all', 'max_waiting', 'suspended'];
+const STOPS = ['queue_all', 'max_waiting', 'suspended', 'hold'];
 const STOPPED = { paused: 'Paused', draining: 'Drained', open: 'Suspended' };
 // Says who stopped a room, how long ago, and why; '' if that is not known, or if the room runs.
 export function stoppedBy({ mode, stopped, now_ms: now }) {
   if (!stopped) return '';
-  const { by, at, why } = stopped;
+  const { by, at, why, until } = stopped;
   if (!by) return `${STOPPED[mode]} by the settings file`;
-  const ago = duration(Math.max(0, (now - at) / 1000));
-  return `${STOPPED[mode]} by ${by}, ${ago} ago${why ? `: ${why}` : ''}`;
+  const ago = at ? `, ${duration(Math.max(0, (now - at) / 1000))} ago` : '';
+  const end = until ? `, until ${clock(until)}` : '';
+  return `${STOPPED[mode]} by ${by}${ago}${end}${why ? `: ${why}` : ''}`;
 }

@@ -20,7 +20,6 @@ import structlog
 from sidecar.http import datagrams
 from sidecar.kit.errors import StoreError
 from sidecar.kit.tasks import run_worker, stop_workers
-from sidecar.rooms.adaptive.controller import Targets
 from sidecar.rooms.adaptive.metrics import AdaptiveMetrics
 from sidecar.rooms.adaptive.signals import (
     ERRORS,
@@ -81,14 +80,15 @@ def parse_report(data: bytes) -> Report | None:
     )
 
 
-def count_report(report: Report, targets: Targets) -> Counter[str]:
-    """Return what a report adds to the counts; nothing if it does not tell how the site does."""
+def count_report(report: Report, slow_s: float | None) -> Counter[str]:
+    """Return what a report adds to the counts; nothing if it does not tell how the site does.
+    `slow_s`: the response time that counts as slow, in seconds."""
     status = report.upstream_status or report.status
     time_s = report.response_s if report.header_s is None else report.header_s
     is_error = status >= 500 or status == _TOO_MANY
     if report.status == _CLIENT_GONE:
         time_s = report.response_s
-        if time_s is None or targets.p90_s is None or time_s <= targets.p90_s:
+        if time_s is None or slow_s is None or time_s <= slow_s:
             return Counter()  # left before it was slow
         is_error = False
     elif not is_error and (status >= 400 or status < 200 or status == 304):
@@ -115,11 +115,10 @@ class SiteReports:
             self._metrics.reports.labels("", "unreadable").inc()
             return
         room = self._rooms.find(report.room)
-        adaptive = room.settings.adaptive if room else None
-        if room is None or adaptive is None or adaptive.mode == "off":
+        if room is None or not room.settings.is_site_measured:
             self._metrics.reports.labels("", "unknown_room").inc()
             return
-        counts = count_report(report, adaptive.targets(room.settings.total_active_users))
+        counts = count_report(report, room.settings.slow_s)
         self._metrics.reports.labels(room.name, "counted" if counts else "left_out").inc()
         if counts:
             self._counts.setdefault(room.name, Counter()).update(counts)

@@ -6,6 +6,8 @@ computed from the stored values: if another replica was faster, it writes nothin
 
 import asyncio
 import json
+from collections.abc import Callable
+from typing import TypeAlias
 
 import structlog
 
@@ -16,8 +18,12 @@ from sidecar.rooms.adaptive.metrics import AdaptiveMetrics
 from sidecar.rooms.adaptive.settings import AdaptiveSettings
 from sidecar.rooms.adaptive.signals import LONGEST_S, STEP_S, Counts, sum_counts
 from sidecar.rooms.adaptive.words import describe, is_notable
+from sidecar.rooms.hold import HOLD_S, find_illness
 from sidecar.rooms.service import WaitingRoom, WaitingRooms
 from sidecar.rooms.store.replies import Snapshot
+
+#: Returns the counts of the last seconds.
+CountResponses: TypeAlias = Callable[[int], Counts]
 
 log = structlog.get_logger()
 
@@ -33,22 +39,20 @@ async def adapt_forever(rooms: WaitingRooms, metrics: Metrics) -> None:
 
 
 async def _try_to_adapt(room: WaitingRoom) -> None:
-    adaptive, snapshot = room.settings.adaptive, room.snapshot
-    if adaptive is None or adaptive.mode == "off" or snapshot is None:
+    snapshot = room.snapshot
+    if not room.settings.is_site_measured or snapshot is None:
         return
     try:
         if await room.store.acquire_leader_lease("adapting", seconds=0.9 * TICK_S):
-            await adapt(room, adaptive, snapshot)
+            await adapt(room, snapshot)
     except StoreError as error:
         log.warning("adapt_failed", room=room.name, error=str(error))
     except Exception:  # the next tick tries again
         log.exception("adapt_failed", room=room.name)
 
 
-async def adapt(room: WaitingRoom, adaptive: AdaptiveSettings, snapshot: Snapshot) -> None:
-    """Run the law once for one room, and store what it learned."""
-    stored = await room.store.read_learned()
-    learned = Learned.from_json(json.loads(stored)) if stored else Learned(ceiling=adaptive.min)
+async def adapt(room: WaitingRoom, snapshot: Snapshot) -> None:
+    """Run the law once for one room, and hold the room while its site is ill."""
     last_step = snapshot.now_ms // 1000 // STEP_S
     steps = range(last_step - LONGEST_S // STEP_S, last_step + 1)
     counted = dict(zip(steps, await room.store.read_responses(steps), strict=True))
@@ -57,6 +61,32 @@ async def adapt(room: WaitingRoom, adaptive: AdaptiveSettings, snapshot: Snapsho
         since = last_step - seconds // STEP_S
         return sum_counts(values for step, values in counted.items() if step > since)
 
+    await _hold_while_ill(room, count, snapshot.now_ms)
+    adaptive = room.settings.adaptive
+    if adaptive is not None and adaptive.mode != "off":
+        await _run_law(room, adaptive, count, snapshot)
+
+
+async def _hold_while_ill(room: WaitingRoom, count: CountResponses, now_ms: int) -> None:
+    settings, hold = room.settings, room.settings.hold
+    limits = settings.pause_on_error_share, settings.pause_on_response_time
+    why = find_illness(count, *limits, is_held=hold is not None)
+    until_ms = now_ms + HOLD_S * 1000
+    stored = await room.store.read_learned("hold") if why else ""
+    if not why or (stored and json.loads(stored)["until"] >= until_ms):
+        return  # an operator holds the room for longer
+    held, event = {"until": until_ms, "why": why}, "" if hold else f"ill ({why})"
+    is_stored = await room.store.store_learned(held, expected=stored, event=event, field="hold")
+    if is_stored and event:
+        log.warning("site_ill", room=room.name, why=why, hint="nobody is called until it is well")
+
+
+async def _run_law(
+    room: WaitingRoom, adaptive: AdaptiveSettings, count: CountResponses, snapshot: Snapshot
+) -> None:
+    """Run the law once, and store what it learned."""
+    stored = await room.store.read_learned()
+    learned = Learned.from_json(json.loads(stored)) if stored else Learned(ceiling=adaptive.min)
     ends, held_ms = snapshot.counters.get("ends", 0), snapshot.counters.get("held_ms", 0)
     stay_s = held_ms / ends / 1000 if ends else room.settings.session_duration
     targets = adaptive.targets(room.settings.total_active_users)

@@ -22,10 +22,12 @@ from sidecar.rooms.schemas.changes import (
     UNKNOWN_CHANGE,
     Act,
     ActAddress,
+    Alert,
     ChangedRoom,
     ChangeParameters,
     Changes,
     Forecast,
+    HoldParameters,
     Outlook,
     RoomLog,
     Undo,
@@ -40,6 +42,9 @@ _ACT_CHANGES: dict[str, dict[str, Any]] = {
     "drain": {"max_waiting": 0, "queue_all": False},
     "resume": {"max_waiting": None, "queue_all": False},
 }
+
+#: How the reason of a hold begins that an alert asked for.
+_ALERT = "alert: "
 
 ENDPOINTS = Endpoints("administration", find=room_of, problems=(UNKNOWN_ROOM,))
 
@@ -70,9 +75,34 @@ async def act_on_room(request: web.Request, params: ActAddress) -> ChangedRoom:
         name: None if value == getattr(file, name) else value
         for name, value in _ACT_CHANGES[params.act].items()
     }
+    if params.act == "resume" and room_of(request).settings.hold:
+        changes["hold"] = None
     if params.clear_message:
         changes["message"] = None
     return await _change_settings(request, changes, why=params.why)
+
+
+@ENDPOINTS.post(_ROOM + "/hold", OPERATORS, replies={200: "The room."}, is_body_optional=True)
+async def hold_room(request: web.Request, params: HoldParameters, body: Alert) -> ChangedRoom:
+    """Call nobody for some seconds.
+
+    Then the room resumes gently: for two minutes, at most half of its cap is let in per minute. The
+    body may be a message of Alertmanager's webhook.
+    """
+    room = room_of(request)
+    snapshot, hold = await room.refresh(), room.settings.hold
+    until_ms = snapshot.now_ms + params.seconds * 1000
+    why = params.why
+    if body.status is not None:
+        is_over, is_longer = body.status == "resolved", hold is not None and hold.until >= until_ms
+        if is_over or is_longer:
+            if not is_over or hold is None or not hold.why.startswith(_ALERT):
+                state = make_room_state(room, snapshot)
+                return ChangedRoom.model_construct(**dict(state), change=snapshot.revision)
+            until_ms = snapshot.now_ms
+        summary = str(why or body.common_annotations.get("summary", ""))
+        why = _ALERT + " ".join(summary.split())[:100]
+    return await _change_settings(request, {"hold": {"until": until_ms, "why": why}}, why=why)
 
 
 @ENDPOINTS.post(

@@ -1,9 +1,10 @@
--- Stores what the room has learned of its site, with the ceiling. If this raises the cap, visitors
--- are called at once.
+-- Stores what the room has learned of its site, with the ceiling, or a hold because the site is ill.
+-- If this raises the cap, visitors are called at once.
 -- ARGV    6 what must be stored now, as JSON, or ''; '*': anything
 --         7 what to store, as JSON, or '' to forget it
 --         8 the new state of the site in words, for the history, or ''
 --         9 the operator who lets it be forgotten, or ''
+--         10 'learned' or 'hold'
 -- RETURNS {now, 1}; or, if something else is stored, because another replica was faster, {now, 0}
 -- EVENTS  called, expired, operator, site
 -- @include "rooms/parts/room"
@@ -12,12 +13,13 @@
 
 local function run(KEYS, ARGV)
   begin(KEYS, ARGV) -- detects lost keys, which the write below might create again
-  local stored = redis.call('HGET', KEYS[8], 'learned') or ''
+  local field = ARGV[10]
+  local stored = redis.call('HGET', KEYS[8], field) or ''
   if ARGV[6] ~= '*' and ARGV[6] ~= stored then return {now, 0} end
   if ARGV[7] == '' then
-    redis.call('HDEL', KEYS[8], 'learned')
+    redis.call('HDEL', KEYS[8], field)
   else
-    redis.call('HSET', KEYS[8], 'learned', ARGV[7])
+    redis.call('HSET', KEYS[8], field, ARGV[7])
   end
   begin(KEYS, ARGV)
   measure_elapsed()

@@ -42,6 +42,22 @@ class ActAddress(ChangeParameters):
     """Also takes away the message that was set at run time, in the same change."""
 
 
+class HoldParameters(ChangeParameters):
+    seconds: Annotated[Whole, Field(ge=1, le=86_400)] = 300
+    """For how long nobody is called."""
+
+
+class Alert(Body):
+    """The message of Alertmanager's webhook. Its other members are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    status: Literal["firing", "resolved"] | None = None
+    """`firing`: a longer hold stays as it is. `resolved`: ends the hold that an alert began."""
+    common_annotations: dict[str, Any] = Field(default={}, alias="commonAnnotations")
+    """`summary` is the reason."""
+
+
 class Changes(Body):
     """Settings by name, validated like the configuration. app/openapi/settings.py adds their JSON
     schema."""

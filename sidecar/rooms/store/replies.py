@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecar.rooms.adaptive.controller import Learned
+from sidecar.rooms.hold import RESUME_MS
 from sidecar.rooms.messages import join_message
 from sidecar.storage.redis.driver_errors import text
 from sidecar.visitors.model import Phase, QueueOutcome, Standing
@@ -96,6 +97,8 @@ def read_snapshot(reply: Any) -> Snapshot:
         if name not in {"epoch", "revision"}
     }
     learned = overrides.pop("learned", None)
+    if (overrides.get("hold") or {}).get("until", now) + RESUME_MS < now:
+        del overrides["hold"]
     counters = {name: float(value) for name, value in _to_pairs(stats)}
     return Snapshot(
         now_ms=now,

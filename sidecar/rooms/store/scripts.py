@@ -259,21 +259,22 @@ class RoomStore(PlainCommands):
         return int(revision)
 
     async def store_learned(
-        self, learned: Mapping[str, Any], *, expected: str, event: str = ""
+        self, learned: Mapping[str, Any], *, expected: str, event: str = "", field: str = "learned"
     ) -> bool:
-        """Store what an adaptive room has learned. Return False, and change nothing, if Redis no
-        longer has the `expected` text of read_learned(). `event`: the site's new state in words,
-        for the history."""
-        _, is_stored = await self._run("adapt", [expected, json.dumps(learned), event, ""])
+        """Store what an adaptive room has learned; with "hold" as the field, a hold. Return False,
+        and change nothing, if Redis no longer has the `expected` text of read_learned(). `event`:
+        the site's new state in words, for the history."""
+        _, is_stored = await self._run("adapt", [expected, json.dumps(learned), event, "", field])
         return bool(is_stored)
 
     async def forget_learned(self, *, by: str) -> None:
         """Forget what an adaptive room has learned, for an operator."""
-        await self._run("adapt", ["*", "", "", by])
+        await self._run("adapt", ["*", "", "", by, "learned"])
 
-    async def read_learned(self) -> str:
-        """Return what an adaptive room has learned as JSON, or ""."""
-        stored = await self._send("adapt", self._redis.hget(self._key("config"), "learned"))
+    async def read_learned(self, field: str = "learned") -> str:
+        """Return what an adaptive room has learned as JSON, or "". The field is "learned" or
+        "hold"."""
+        stored = await self._send("adapt", self._redis.hget(self._key("config"), field))
         return "" if stored is None else text_of(stored)
 
     async def count_responses(self, step: int, counts: Mapping[str, int]) -> None:

@@ -48,7 +48,7 @@ end
 -- many visitors left the head of the queue, called or dropped.
 function call_next()
   flush()
-  if room.queue_all or phase ~= OPEN or stage == 2 then return 0 end
+  if is_held or phase ~= OPEN or stage == 2 then return 0 end
   local free = cap - size(ACTIVE)
   if free <= 0 then return 0 end
   free = math.min(free, math.floor(refill_tokens()))

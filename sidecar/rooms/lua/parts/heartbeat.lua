@@ -40,6 +40,6 @@ local function are_routine_polls(dues)
     local due = dues[n] and dues[n] + 0
     if not due or due >= now or would_be_skipped(due) or polls_rarely(due) then return false end
   end
-  return (room.queue_all or size(ACTIVE) >= cap)
+  return (is_held or size(ACTIVE) >= cap)
     and redis_call('ZCOUNT', ACTIVE, '-inf', int(now)) == 0
 end

@@ -58,7 +58,7 @@ local function admit_or_queue(visitor, random, prequeue_began, address, class, g
     return make_refusal(REJECTED, 2000)
   end
   if has_max_places(address) then return refuse_as_full('refused_address', random) end
-  if waiting == 0 and phase == OPEN and not room.queue_all and stage < 2
+  if waiting == 0 and phase == OPEN and not is_held and stage < 2
     and active < cap and refill_tokens() >= 1 then
     spend_token()
     active = active + 1

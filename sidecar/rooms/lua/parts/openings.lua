@@ -9,6 +9,10 @@ local current_event, event_begins
 -- The current total_active_users and new_users_per_minute, which an event may override. The cap is
 -- lower while the site bears fewer visitors (rooms/adaptive/).
 local cap, per_minute
+-- Whether nobody is called: an operator paused or holds the room, or its site is ill. In the two
+-- minutes after a hold, at most half of the cap is let in per minute.
+local is_held
+local RESUME_MS, RESUME_SHARE = 120000, 0.5
 
 local function begin_phase()
   phase, current_event, event_begins = OPEN, nil, -math.huge
@@ -33,9 +37,14 @@ end
 
 local function begin_events()
   begin_phase()
-  local adaptive = room.adaptive
-  if not adaptive or adaptive.mode ~= 'on' then return end
-  -- As AdaptiveSettings.lower does. Without a ceiling, Redis was emptied, or nothing was measured.
-  local ceiling = room.learned and tonumber(room.learned.ceiling)
-  cap = math.min(cap, ceiling and math.floor(ceiling) or adaptive.min)
+  local adaptive, held_until = room.adaptive, room.hold and room.hold['until'] or -math.huge
+  if adaptive and adaptive.mode == 'on' then
+    -- As AdaptiveSettings.lower does. No ceiling: Redis was emptied, or nothing was measured.
+    local ceiling = room.learned and tonumber(room.learned.ceiling)
+    cap = math.min(cap, ceiling and math.floor(ceiling) or adaptive.min)
+  end
+  is_held = room.queue_all or now < held_until
+  if now < held_until + RESUME_MS then
+    per_minute = math.min(per_minute or math.huge, math.max(1, RESUME_SHARE * cap))
+  end
 end

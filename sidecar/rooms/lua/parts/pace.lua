@@ -56,7 +56,7 @@ end
 local PACE_MS = 100
 local UNKNOWN = {is_known = false}
 function get_pace()
-  if phase ~= OPEN or cap < 1 or room.queue_all then return UNKNOWN end
+  if phase ~= OPEN or cap < 1 or is_held then return UNKNOWN end
   local pace, waiting, active = room.pace, size(WAITING), size(ACTIVE)
   if not pace or math.abs(pace.waiting - waiting) * 100 > waiting or pace.active ~= active
     or pace.cap ~= cap or pace.per_minute ~= per_minute or pace.born ~= stats.born
