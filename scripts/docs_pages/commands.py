@@ -9,12 +9,12 @@ from scripts.docs_pages.markdown import cell
 from sidecar.cli import main
 
 _INTRODUCTION = """\
-`waitroom COMMAND --help` shows the same at a terminal. Commands that speak with a replica find it
-by the settings of this machine; from elsewhere give `--url` and a token.
+`waitroom COMMAND --help` shows the same text. Commands that need a replica find it by the settings
+of this machine. On another machine, use `--url` and a token.
 
-At a terminal, tables have columns and colours; set `NO_COLOR` to turn colours off. In a pipe,
-fields stand between tabs: `waitroom rooms list | cut -f1,4`. `--json` prints the response of the
-[API](api.md) instead, with the pages of a list put together.
+In a terminal, tables have columns and colours; set `NO_COLOR` to turn colours off. In a pipe, tabs
+separate fields: `waitroom rooms list | cut -f1,4`. `--json` prints the response of the
+[API](api.md), with all pages of a list.
 
 | exit code | |
 |---|---|

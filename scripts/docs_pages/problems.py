@@ -10,8 +10,8 @@ from sidecar.http.problem_kinds import GENERAL, Kind
 _INTRODUCTION = """\
 # Problem codes
 
-When a request fails, the answer says why, as a problem document (RFC 9457,
-`application/problem+json`). Look up its `code` here.
+The response to a request that fails is a problem document (RFC 9457, `application/problem+json`).
+Look up its `code` here.
 
 ```json
 {"type": "urn:waitroom:problem:invalid_request", "title": "The request is not allowed",
@@ -21,11 +21,11 @@ When a request fails, the answer says why, as a problem document (RFC 9457,
 
 | member | meaning |
 |---|---|
-| `code` | The kind of problem. It stays the same in later versions: let programs go by it. |
+| `code` | The kind of problem. It stays the same in later versions: check it in programs. |
 | `type` | The code as a URI: `urn:waitroom:problem:CODE`. [Why](api.md#errors). |
-| `title`, `detail` | The same for people. The wording may change. |
-| `errors` | One text for each thing that is wrong. It begins with the name of that thing. |
-| `retry_after_seconds` | When to try again. The header `Retry-After` says the same. |
+| `title`, `detail` | An explanation for people. The wording may change. |
+| `errors` | One text for each invalid parameter or field, beginning with its name. |
+| `retry_after_seconds` | When to try again, like the header `Retry-After`. |
 
 A request that is not HTTP gets 400 in plain text, without a code."""
 

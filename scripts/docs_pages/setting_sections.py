@@ -21,11 +21,11 @@ INTRODUCTION = """\
 # Settings
 
 Every setting, with its type, default and an example. [Configuration](configuration.md) says where
-settings are written, and which ones you need first.
+to write settings, and which ones you need first.
 
 A **duration** is a number of seconds, or text with a unit: `"500ms"`, `"30s"`, `"5m"`, `"1.5h"`,
-`"2d"`. A **whole number** is written without commas. *None* as a default means that the setting is
-not there; the text says what happens then."""
+`"2d"`. A **whole number** is written without commas. *None* as a default means that the
+setting is not set; the text says what happens then."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,9 @@ REPLICA = Section(
     "The replica",
     Settings,
     """\
-These stand at the top of the file, before the first table. The variable of `store` is
-`WAITROOM_STORE`, and so on. After a change, restart the replica.""",
+They are at the top of the file, before the first table. The variable of `store` is
+`WAITROOM_STORE`, and so on. To apply a change, restart the replica; for `log_level` and
+`log_format`, a reload is enough.""",
     last=(*HistorySection.model_fields, "demo"),
     lines="""
 store = "redis://127.0.0.1:6379/0"

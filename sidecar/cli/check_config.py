@@ -31,7 +31,7 @@ _PLACEHOLDER_SECRETS = {
 @click.option(
     "--no-secrets",
     is_flag=True,
-    help="Do without secret_keys and admin_token, as where a change is tested.",
+    help="Do not require secret_keys and admin_token, as in CI.",
 )
 def check_config(path: str | None, *, as_json: bool, no_secrets: bool) -> None:
     """Print every problem of a configuration, by line.

@@ -41,16 +41,21 @@ def _check_url(_context: click.Context, _option: click.Parameter, url: str | Non
     show_default=True,
     callback=read_duration,
     metavar="DURATION",
-    help="Such as 2h; at most 366d.",
+    help="The lifetime, such as 2h; at most 366d.",
 )
-@click.option("--once", is_flag=True, help="Each gives the class to one visitor only.")
-@click.option("--id", "id_", metavar="ID", help="As --once, for one grant with an id of yours.")
+@click.option("--once", is_flag=True, help="Print single-use grants.")
+@click.option("--id", "id_", metavar="ID", help="Print one single-use grant with your own id.")
 @click.option(
-    "--count", default=1, type=click.IntRange(1, MAX_COUNT), help="How many, with --once."
+    "--count",
+    default=1,
+    type=click.IntRange(1, MAX_COUNT),
+    help="The number of grants, with --once.",
 )
 @click.option("--url", callback=_check_url, metavar="URL", help="Print links to this page.")
 @click.option(
-    "--kind", type=click.Choice(["room", "target"]), help="If a room and a target share the name."
+    "--kind",
+    type=click.Choice(["room", "target"]),
+    help="Choose one, if a room and a target share the name.",
 )
 @JSON
 def grant(room: str, class_name: str, path: str | None, **options: Any) -> None:

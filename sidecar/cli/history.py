@@ -106,7 +106,9 @@ def visitor(options: ReplicaOptions, room: str, visitor: str) -> Any:
 @history.command()
 @click.argument("room")
 @_PERIOD
-@click.option("--json", "as_json", is_flag=True, help="A JSON object a line, instead of CSV.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object per line instead of CSV."
+)
 @click.pass_obj
 def stays(options: ReplicaOptions, /, room: str, as_json: bool, **period_options: Any) -> None:
     """Print the stays that began in a period, oldest first, as CSV."""

@@ -36,7 +36,10 @@ MAX_BULK_IDS = 100
 MAX_JOB_LINES = 8
 
 EVERY = click.option(
-    "--every", type=click.FloatRange(0.2, 60), default=1, help="How often to look, seconds (1)."
+    "--every",
+    type=click.FloatRange(0.2, 60),
+    default=1,
+    help="Seconds between two checks (default: 1).",
 )
 #: The state of a job that was completed by another answer than a 2xx.
 OTHER_ANSWER = "completed, no 2xx"
@@ -69,32 +72,63 @@ def _parse_headers(
 
 @jobs.command()
 @click.argument("target", required=False)
-@click.option("--method", "-X", metavar="WORD", help="GET, or POST where there is a body.")
-@click.option("--path", metavar="PATH", help="Below the target's url.")
-@click.option("--query", metavar="TEXT", help="What follows the ?, as it is sent.")
+@click.option(
+    "--method", "-X", metavar="WORD", help="The method (default: POST with a body, otherwise GET)."
+)
+@click.option("--path", metavar="PATH", help="The path below the target's url.")
+@click.option("--query", metavar="TEXT", help="The query string, as it is sent.")
 @click.option(
     "--header", "-H", "headers", multiple=True, metavar="NAME: VALUE", callback=_parse_headers
 )
 @click.option("--body", "-d", metavar="TEXT", help="The request's body; -: standard input.")
-@click.option("--body-file", type=click.File("rb"), metavar="FILE", help="The same, from a file.")
-@click.option("--kind", type=click.Choice(["offline", "online"]), help="Whether a worker calls.")
+@click.option(
+    "--body-file",
+    type=click.File("rb"),
+    metavar="FILE",
+    help="Read the request's body from a file.",
+)
+@click.option(
+    "--kind",
+    type=click.Choice(["offline", "online"]),
+    help="offline: a worker makes the call; online: you do.",
+)
 @click.option(
     "--class",
     "class_name",
     metavar="NAME",
-    help="The class: the grant's, or any if the token has the scope classes.",
+    help="The class of the grant, or any class if the token has the scope classes.",
 )
-@click.option("--grant", metavar="TEXT", help="Gives a class; waitroom grant makes one.")
-@click.option("--key", "idempotency_key", metavar="TEXT", help="The same key is the same job.")
-@click.option("--callback", "callback_url", metavar="URL", help="Gets a POST when it has ended.")
-@click.option("--run-at", metavar="TIME", help="Not before then: 2026-12-01T10:00+01:00.")
+@click.option("--grant", metavar="TEXT", help="A grant for the class, from waitroom grant.")
 @click.option(
-    "--delay", callback=read_duration, metavar="TIME", help="Not for so long: 90s, 10m, 2h."
+    "--key",
+    "idempotency_key",
+    metavar="TEXT",
+    help="Idempotency key: the same key is the same job.",
 )
-@click.option("--wait", "is_waiting", is_flag=True, help="Until it has ended, or is called.")
+@click.option(
+    "--callback",
+    "callback_url",
+    metavar="URL",
+    help="Send a POST to this URL when the job has ended.",
+)
+@click.option(
+    "--run-at", metavar="TIME", help="Do not call before this time: 2026-12-01T10:00+01:00."
+)
+@click.option(
+    "--delay",
+    callback=read_duration,
+    metavar="TIME",
+    help="Do not call for this long: 90s, 10m, 2h.",
+)
+@click.option(
+    "--wait", "is_waiting", is_flag=True, help="Wait until the job has ended or is called."
+)
 @EVERY
 @click.option(
-    "--file", type=click.Path(), metavar="FILE", help="Many jobs, a JSON object a line; or -."
+    "--file",
+    type=click.Path(),
+    metavar="FILE",
+    help="Submit a file of jobs, one JSON object per line; -: standard input.",
 )
 @JSON
 @pass_client
@@ -218,7 +252,7 @@ def _read_body(text: str | None, file: IO[bytes] | None) -> str | bytes | None:
 
 @jobs.command()
 @click.argument("id_", metavar="ID")
-@click.option("--body", "is_body", is_flag=True, help="The result's body alone, as it came.")
+@click.option("--body", "is_body", is_flag=True, help="Print only the result's raw body.")
 @JSON
 @pass_client
 def show(client: Client, id_: str, *, is_body: bool, as_json: bool) -> None:
@@ -238,13 +272,22 @@ def _filter_options(*, ended: bool | None = None) -> Callable[[Any], Any]:
     """
     states = [s.value for s in State if ended is None or (s in ENDED) is ended]
     return combine(
-        click.option("--target", metavar="NAME", help="Of one target."),
-        click.option("--state", type=click.Choice(states), help="In one state."),
-        click.option("--status", metavar="HTTP", help="Whose last answer was 503, or any 5xx."),
-        click.option("--id", "prefix", metavar="TEXT", help="Whose id begins so."),
-        click.option("--owner", metavar="TOKEN", help="That this token submitted."),
-        click.option("--from", "from", metavar="TIME", help="Since then: 24h, 2026-11-27T18:00Z."),
-        click.option("--to", metavar="TIME", help="Before then."),
+        click.option("--target", metavar="NAME", help="Only jobs of this target."),
+        click.option("--state", type=click.Choice(states), help="Only jobs in this state."),
+        click.option(
+            "--status",
+            metavar="HTTP",
+            help="Only jobs whose last response was, for example, 503 or 5xx.",
+        ),
+        click.option("--id", "prefix", metavar="TEXT", help="Only jobs whose id starts with this."),
+        click.option("--owner", metavar="TOKEN", help="Only jobs that this token submitted."),
+        click.option(
+            "--from",
+            "from",
+            metavar="TIME",
+            help="Only jobs since this time: 24h, 2026-11-27T18:00Z.",
+        ),
+        click.option("--to", metavar="TIME", help="Only jobs before this time."),
     )
 
 
@@ -272,8 +315,8 @@ def _bulk_command(*, ended: bool) -> Callable[[Any], Any]:
         jobs.command(),
         click.argument("ids", nargs=-1, metavar="[ID]…"),
         _filter_options(ended=ended),
-        click.option("--dry-run", is_flag=True, help="Only say how many it is."),
-        click.option("--yes", is_flag=True, help="Do not ask before many are changed."),
+        click.option("--dry-run", is_flag=True, help="Only print how many jobs match."),
+        click.option("--yes", is_flag=True, help="Do not ask for confirmation."),
         JSON,
         pass_client,
     )
@@ -388,7 +431,7 @@ def reasons(client: Client, /, **filters: str | None) -> Any:
 
 @jobs.command("watch")
 @click.argument("ids", nargs=-1, metavar="[ID]…")
-@click.option("--target", metavar="NAME", help="All of its jobs that have not ended now.")
+@click.option("--target", metavar="NAME", help="Wait for all unfinished jobs of this target.")
 @EVERY
 @pass_client
 def watch_jobs(client: Client, ids: tuple[str, ...], target: str | None, every: float) -> None:

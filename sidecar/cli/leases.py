@@ -48,7 +48,7 @@ def _print_leases(document: dict[str, Any]) -> None:
     "--find",
     default="",
     metavar="TEXT",
-    help="Only resources whose name begins so, of this holder, or with this fencing number.",
+    help="Only resources whose name starts with this, or with this holder or fencing number.",
 )
 def list_leases(client: Client, template: str | None, find: str) -> Any:
     """List the templates. For one TEMPLATE, list each resource that somebody holds or waits for."""
@@ -115,15 +115,15 @@ def release(client: Client, template: str, resource: str, holder: str | None) ->
     "--wait",
     callback=read_duration,
     metavar="DURATION",
-    help="Wait at most so long, such as 30s; 0s: do not wait. Otherwise as long as it takes.",
+    help="Wait at most this long, such as 30s; 0s: do not wait (default: as long as it takes).",
 )
-@click.option("--holder", default="", metavar="NAME", help="The holder's name, otherwise a new id.")
+@click.option("--holder", default="", metavar="NAME", help="The holder's name (default: a new id).")
 @click.option(
     "--on-loss",
     type=click.Choice(["kill", "warn"]),
     default="kill",
     show_default=True,
-    help="If the lease is lost: end the command, or only warn.",
+    help="If the lease is lost, end the command or only warn.",
 )
 @click.option(
     "--conflict-exit-code",
@@ -132,7 +132,7 @@ def release(client: Client, template: str, resource: str, holder: str | None) ->
     default=NOT_GRANTED,
     show_default=True,
     metavar="NUMBER",
-    help="Exit so if the lease was not granted in time, or the queue is full.",
+    help="The exit code if the lease was not granted in time or the queue is full.",
 )
 @click.pass_obj
 def run_command(options: ReplicaOptions, /, template: str, resource: str, **params: Any) -> None:

@@ -62,7 +62,7 @@ def _read_fields(key: str | None, fields: tuple[str, ...]) -> dict[str, str]:
 
 @limits.reply_command(print_json, "name")
 @click.argument("fields", nargs=-1, metavar="[FIELD=VALUE]…")
-@click.option("--key", metavar="KEY", help="The whole key, in place of its fields.")
+@click.option("--key", metavar="KEY", help="The whole key instead of its fields.")
 def show(client: Client, name: str, fields: tuple[str, ...], key: str | None) -> Any:
     """Show the decision on a call made now, as JSON, without counting it. Without the fields of a
     key, show the rule and the limits of single keys."""
@@ -83,13 +83,13 @@ def _print_permit(permit: dict[str, Any]) -> None:
 @limits.command(name="acquire")
 @click.argument("name")
 @click.argument("fields", nargs=-1, metavar="[FIELD=VALUE]…")
-@click.option("--key", metavar="KEY", help="The whole key, in place of its fields.")
+@click.option("--key", metavar="KEY", help="The whole key instead of its fields.")
 @click.option("--cost", type=click.IntRange(1), default=1, show_default=True, metavar="NUMBER")
 @click.option(
     "--wait",
     callback=read_duration,
     metavar="DURATION",
-    help="Wait at most so long, such as 30s, until the call may proceed. Otherwise do not wait.",
+    help="Wait until the call may proceed, at most this long, such as 30s (default: do not wait).",
 )
 @print_result(_print_permit)
 @pass_client

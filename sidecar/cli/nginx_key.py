@@ -24,7 +24,9 @@ _MAX_CONF_BYTES = 1_000_000
 @click.command("nginx-key")
 @click.argument("file", metavar="FILE")
 @CONFIG
-@click.option("--force", is_flag=True, help="Although your nginx uses secure_link itself.")
+@click.option(
+    "--force", is_flag=True, help="Write the key even if your nginx uses secure_link itself."
+)
 def nginx_key(file: str, path: str | None, force: bool) -> None:
     """Write nginx's key to FILE. With it, nginx itself knows for seconds who is inside (stamps).
 

@@ -57,10 +57,10 @@ def nginx(file: str | None = None) -> None:
 @page.command()
 @click.argument("room", default="")
 @CONFIG
-@click.option("--state", "states", multiple=True, help="Only this state; may be repeated.")
+@click.option("--state", "states", multiple=True, help="Only this state. Repeatable.")
 @click.option("--language", default="en", show_default=True, help="The page's language.")
-@click.option("--set", "changes", multiple=True, metavar="SETTING=VALUE", help="Try a setting.")
-@click.option("--site", default="", help="Where your site's other files are: https://….")
+@click.option("--set", "changes", multiple=True, metavar="SETTING=VALUE", help="Preview a setting.")
+@click.option("--site", default="", help="The site that has your other files: https://….")
 @click.option("--into", default="preview", show_default=True, help="The folder to write to.")
 def preview(
     room: str,

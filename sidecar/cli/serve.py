@@ -37,14 +37,14 @@ def _check_listen(_context: click.Context, _parameter: click.Parameter, value: s
     default=100,
     show_default=True,
     type=click.IntRange(1, 10_000),
-    help="Calls under way of one target, at most; capped by the target's own limit.",
+    help="Maximum number of calls in progress to one target, within the target's own limit.",
 )
 @click.option(
     "--grace",
     default=30.0,
     show_default=True,
     type=click.FloatRange(0, 3600),
-    help="Seconds that calls under way get when the process stops.",
+    help="Seconds that calls in progress may take when the process stops.",
 )
 @click.option(
     "--listen",

@@ -38,12 +38,14 @@ _NOT_A_DRAW = "this is no draw as a room publishes it"
 
 @click.command("verify-draw")
 @click.argument("source", metavar="FILE|URL")
-@click.option("--commitment", metavar="HEX", help="The one that you noted before the pre-queue.")
 @click.option(
-    "--digest", metavar="HEX", help="The list's SHA-256 that you noted after the opening."
+    "--commitment", metavar="HEX", help="The commitment that you noted before the pre-queue."
 )
-@click.option("--visitor", metavar="ID", help="Tell this visitor's place too.")
-@click.option("--save", metavar="FILE", help="Keep what was published, to be checked again.")
+@click.option(
+    "--digest", metavar="HEX", help="The SHA-256 of the list that you noted after the opening."
+)
+@click.option("--visitor", metavar="ID", help="Also print this visitor's place.")
+@click.option("--save", metavar="FILE", help="Save what was published, to verify it again later.")
 @JSON
 def verify_draw(source: str, save: str | None, *, as_json: bool, **expected: str | None) -> None:
     """Compute a pre-queue's draw again, and print what is proven.

@@ -104,7 +104,7 @@ def _print_resent(document: dict[str, Any]) -> None:
 
 @webhooks.reply_command(_print_resent, "name")
 @click.argument("ids", nargs=-1, metavar="[ID…]")
-@click.option("--failed", is_flag=True, help="All that failed.")
+@click.option("--failed", is_flag=True, help="Send all failed messages.")
 def resend(client: Client, name: str, ids: tuple[str, ...], *, failed: bool) -> Any:
     """Send messages again by their ids, or all that failed. Each is sent once, with the same id."""
     if failed == bool(ids):

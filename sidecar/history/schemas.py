@@ -18,15 +18,15 @@ NO_HISTORY = Kind(
     "history_off",
     404,
     "No history is kept: set history to a database",
-    "No history is kept.",
+    "The history is off.",
     "Set `history` to a database, and restart the replicas.",
 )
 TOO_MANY_STAYS = Kind(
     "too_many_stays",
     422,
     "Too many stays for a replica",
-    "A report covers more stays than a replica reads for one request.",
-    "Ask for a shorter time, or run `waitroom report`.",
+    "The period has more stays than a replica reads for one request.",
+    "Choose a shorter period, or run `waitroom report`.",
 )
 
 

@@ -16,7 +16,8 @@ class HistorySection(BaseModel):
     history_retention: Seconds | None = Field(default=90 * 86_400, ge=3600)
     """Events older than this, and stays that ended earlier, are dropped or archived."""
     history_archive: Literal["drop", "move"] = "drop"
-    """`drop`: delete them. `move`: move them to `entries_archive` and `events_archive`."""
+    """`drop`: delete them. `move`: move them to `waitroom_entries_archive` and
+    `waitroom_events_archive`."""
     history_backlog: Count = Field(default=10_000_000, ge=1000)
     """How many events of a room may wait in Redis while the database is unavailable, about 100
     bytes each. The oldest events beyond this number are lost."""

@@ -81,106 +81,110 @@ ROLE_TOO_LOW = Kind(
     "role_too_low",
     403,
     "Your role may not do this",
-    "The operator's `role` is below the one that this needs.",
-    "Ask an operator with that role, or have the role in `operators` changed.",
+    "This needs a higher `role` than the operator has.",
+    "Ask an operator with that role, or change the role in `operators`.",
 )
 FOREIGN_SITE = Kind(
     "foreign_site",
     403,
     "From another site",
     "A session's request came from another site.",
-    "Send it from the dashboard's own address. A program sends a token instead.",
+    "Use the dashboard's own address. In a program, send a token instead.",
 )
 CSRF_WRONG = Kind(
     "csrf_wrong",
     403,
     "Not from the dashboard",
     "A session's change came without its CSRF token.",
-    "Reload the dashboard. A program sends a token instead.",
+    "Reload the dashboard. In a program, send a token instead.",
 )
 #: nginx sends this one (nginx/waitroom/server.conf).
 PERMIT_NEEDED = Kind(
     "permit_needed",
     403,
     "A permit is needed",
-    "A request to an online target came without a permit, or with one that does not hold. `reason` "
-    "says why.",
+    "A request to an online target had no permit, or an invalid one. `reason` says why.",
     "Send the permit of a job that was called, in `X-Waitroom-Permit`, once and in time.",
 )
 NOT_FOUND = Kind(
     "not_found",
     404,
     "Not Found",
-    "Nothing is at this address.",
+    "This URL does not exist.",
     "Check the path. Administration and `/v1/` are on the ops listener.",
 )
 METHOD_NOT_ALLOWED = Kind(
     "method_not_allowed",
     405,
     "Method Not Allowed",
-    "The address does not know this method. `Allow` names those that it knows.",
-    "Use a method that `Allow` names.",
+    "The endpoint does not support this method. `Allow` lists the methods that it supports.",
+    "Use a method that `Allow` lists.",
 )
 TOO_LARGE = Kind(
     "body_too_large",
     413,
     "Request Entity Too Large",
-    "The body has more than 256 KB, on the edge listener more than 64 KB.",
+    "The body is larger than 256 KB, or 64 KB on the edge listener.",
     "Send less in one request.",
 )
 INVALID_REQUEST = Kind(
     "invalid_request",
     422,
     "The request is not allowed",
-    "Something in the request is not allowed. `errors` names each such thing. Nothing was changed.",
-    "Mend each thing that `errors` names, and send the request again.",
+    "The request is invalid. `errors` lists each problem. Nothing was changed.",
+    "Correct everything that `errors` lists, and send the request again.",
 )
 QUEUE_FULL = Kind(
     "queue_full",
     429,
     "The line is full",
-    "The queue is full: no more may join.",
-    "Try again after `Retry-After`. To let more wait, raise `max_waiting` or `max_pending`.",
+    "The queue is full.",
+    "Try again after `Retry-After`. To allow a longer queue, raise `max_waiting` or `max_pending`.",
 )
 TOO_MANY_WRONG_TOKENS = Kind(
     "too_many_wrong_tokens",
     429,
     "Too many wrong tokens",
-    "Ten wrong tokens came from this address within a minute. For the rest of it, no token from "
-    "there is checked. Sessions of the dashboard go on.",
+    "This address sent ten wrong tokens within a minute. For the rest of the minute, none of its "
+    "tokens is checked. Sessions of the dashboard are not affected.",
     "Wait for `Retry-After`, and send the right token.",
 )
 INTERNAL_ERROR = Kind(
     "internal_error",
     500,
     "An error of the waiting room",
-    "A mistake in Waitroom. It was logged.",
-    "Look for `unexpected` in the replica's log, and report it.",
+    "Waitroom has a bug, and has logged it.",
+    "Find `unexpected` in the replica's log, and report it.",
 )
 STORE_UNAVAILABLE = Kind(
     "store_unavailable",
     503,
     "The store does not answer",
     "Redis is unavailable.",
-    "Try again after `Retry-After`. An operator checks Redis and `store`.",
+    "Try again after `Retry-After`. As an operator, check Redis and `store`.",
 )
 DATABASE_UNAVAILABLE = Kind(
     "database_unavailable",
     503,
     "The database does not answer",
     "The SQL database is unavailable.",
-    "Try again after `Retry-After`. An operator checks the database.",
+    "Try again after `Retry-After`. As an operator, check the database.",
 )
 _TRY_AGAIN = "Try again after `Retry-After`."
-_NO_EXPECT = "Leave the `Expect` header out."
+_NO_EXPECT = "Leave out the `Expect` header."
 #: The code, status, meaning and remedy of the kinds that have no fixed title.
 _UNTITLED = (
-    ("bad_request", 400, "The request cannot be read.", "Send what the API describes."),
+    ("bad_request", 400, "The request cannot be read.", "Send a request as the API describes it."),
     ("unauthorized", 401, "Nobody is logged in.", "Log in at `/dashboard`, or send a token."),
-    ("forbidden", 403, "The client may not do that.", "Ask as a client that may."),
-    ("conflict", 409, "The current state does not allow it.", "Read the state, then decide anew."),
-    ("expectation_failed", 417, "An `Expect` that is not `100-continue`.", _NO_EXPECT),
-    ("too_many_requests", 429, "Too many requests came. `title` says which.", _TRY_AGAIN),
+    ("forbidden", 403, "The client has no right to do this.", "Use a client that has the right."),
+    ("conflict", 409, "The current state does not allow it.", "Read the state, then decide again."),
+    ("expectation_failed", 417, "`Expect` is not `100-continue`.", _NO_EXPECT),
+    (
+        "too_many_requests",
+        429,
+        "There were too many requests. `title` says of which kind.",
+        _TRY_AGAIN,
+    ),
     ("unavailable", 503, "The replica cannot answer at the moment. `title` says why.", _TRY_AGAIN),
 )
 #: By HTTP status: the kinds of problems for which only the status is given.

@@ -30,13 +30,13 @@ LEASE_OVER = Kind(
     409,
     "The lease is over",
     "The lease is over, or the fencing number is that of another lease. Nothing was changed.",
-    "Take the lease anew. Stop work that depends on the old one.",
+    "Stop work that depends on the old lease, and take a new one.",
 )
 NOT_RENEWED = Kind(
     "not_renewed",
     409,
     "Not renewed",
-    "The template is not `renewable`, or `max_term` is reached. The lease ends when it said.",
+    "The template is not `renewable`, or `max_term` is reached. The lease keeps its end.",
     "Finish before the lease ends, or wait for another one.",
 )
 

@@ -26,8 +26,8 @@ LIST_GONE = Kind(
     "list_gone",
     404,
     "The list is no longer kept",
-    "Another pre-queue has begun since. The list is no longer kept.",
-    "Fetch the list before the next pre-queue begins.",
+    "The list was deleted when the next pre-queue started.",
+    "Fetch the list before the next pre-queue starts.",
 )
 COMMITMENT_UNKNOWN = Kind(
     "commitment_unknown",

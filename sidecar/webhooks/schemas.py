@@ -23,15 +23,15 @@ UNKNOWN_DELIVERY = Kind(
     "unknown_delivery",
     404,
     "Unknown delivery",
-    "The webhook has no delivery of that id, or not any more.",
-    "List the deliveries: a webhook keeps the latest ones.",
+    "The webhook has no delivery of that id, or no longer has it.",
+    "List the deliveries. A webhook keeps only the latest.",
 )
 DELIVERY_CHANGED = Kind(
     "delivery_changed",
     409,
     "The delivery has changed",
-    "It has had another attempt since you looked. Nothing was sent.",
-    "Look at the last answer, and send it again if it is still needed.",
+    "Somebody else has sent the message again since you looked. Nothing was sent.",
+    "See the last response, and send the message again if still needed.",
 )
 
 Count = Annotated[int, Field(ge=0)]

@@ -19,7 +19,7 @@ from sidecar.cli.output import JSON, add_colour
 @click.option("--room", metavar="NAME", help="The room's name, if the page does not show it.")
 @click.option("--ops-port", default=8401, show_default=True, help="Must be closed to the world.")
 @click.option("--edge-port", default=8400, show_default=True, help="Must be closed to the world.")
-@click.option("--insecure", is_flag=True, help="Take any https certificate.")
+@click.option("--insecure", is_flag=True, help="Accept any https certificate.")
 @click.option("--timeout", "timeout_s", default=10.0, show_default=True, help="Seconds to wait.")
 @JSON
 def doctor(

@@ -98,10 +98,10 @@ def _print_message(document: Any) -> None:
     "translations",
     multiple=True,
     metavar="LANGUAGE=TEXT",
-    help="The text for visitors of a language, such as de=…; may be repeated.",
+    help="The text for visitors of a language, such as de=…. Repeatable.",
 )
-@click.option("--for", "length", metavar="TIME", help="Take it away after this time: 15m, 2h.")
-@click.option("--clear", is_flag=True, help="Show what the settings file says again.")
+@click.option("--for", "length", metavar="TIME", help="Clear the message after this time: 15m, 2h.")
+@click.option("--clear", is_flag=True, help="Reset the message to the settings file's.")
 def message(client: Client, room: str, text: str | None, **options: Any) -> Any:
     """Show a message to the visitors who wait. TEXT is for visitors of all other languages."""
     table = {} if text is None else {"text": text}
@@ -144,7 +144,7 @@ def hold(client: Client, room: str, seconds: int, why: str) -> Any:
 
 
 @rooms.reply_command(_print_mode, "room")
-@click.option("--clear-message", is_flag=True, help="Also take away the message set meanwhile.")
+@click.option("--clear-message", is_flag=True, help="Also clear the message.")
 def resume(client: Client, room: str, *, clear_message: bool) -> Any:
     """End a pause or a drain."""
     query = {"clear_message": "true"} if clear_message else {}
@@ -201,8 +201,14 @@ def release(client: Client, room: str, visitor: str) -> Any:
     context_settings=ANY_TEXT,
 )
 @click.argument("where", required=False, metavar="[head|back|POSITION]")
-@click.option("--class", "class_name", metavar="NAME", help="Another class, and its place.")
-@click.option("--no-class", is_flag=True, help="The place of somebody without a class.")
+@click.option(
+    "--class", "class_name", metavar="NAME", help="Give the visitor this class and its place."
+)
+@click.option(
+    "--no-class",
+    is_flag=True,
+    help="Remove the class, and give the visitor the place of one without a class.",
+)
 @_WHY
 def move(client: Client, /, room: str, visitor: str, why: str, **options: Any) -> Any:
     """Move a waiting visitor to the head, to a position (1 is the head), or back to their place

@@ -34,7 +34,13 @@ _NOT_AN_EXPORT = "this is no file of `waitroom rooms export`"
 
 @click.command("export")
 @click.argument("room")
-@click.option("--output", "-o", default="-", metavar="FILE", help="Standard output without it.")
+@click.option(
+    "--output",
+    "-o",
+    default="-",
+    metavar="FILE",
+    help="Write this file (default: standard output).",
+)
 @click.pass_obj
 def export_room(options: ReplicaOptions, room: str, output: str) -> None:
     """Write a room's queue, sessions and run-time settings to a file.
@@ -55,7 +61,12 @@ def export_room(options: ReplicaOptions, room: str, output: str) -> None:
 @click.command("import")
 @click.argument("room")
 @click.option(
-    "--input", "-i", "source", default="-", metavar="FILE", help="Standard input without it."
+    "--input",
+    "-i",
+    "source",
+    default="-",
+    metavar="FILE",
+    help="Read this file (default: standard input).",
 )
 @click.pass_obj
 def import_room(options: ReplicaOptions, room: str, source: str) -> None:

@@ -80,9 +80,14 @@ class Poll:
     "--every", type=click.FloatRange(0.2, 3600), default=1, show_default=True, metavar="SECONDS"
 )
 @click.option(
-    "--times", type=click.IntRange(1), metavar="N", help="Stop after N looks; otherwise at Ctrl-C."
+    "--times",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Stop after N intervals (default: at Ctrl-C).",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, a line for each room and look.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object per room and interval."
+)
 @click.pass_obj
 def watch(
     options: ReplicaOptions, names: tuple[str, ...], every: float, times: int | None, as_json: bool

@@ -136,7 +136,7 @@ def with_destination(command: Callable[..., None]) -> Any:
             default=find_platform,
             is_eager=True,
             show_default="this machine's",
-            help="Whose places to use. plain: without systemd.",
+            help="The system whose folders to use. plain: without systemd.",
         ),
         click.option(
             "--into",
@@ -144,7 +144,7 @@ def with_destination(command: Callable[..., None]) -> Any:
             metavar="FOLDER",
             help="Write below this folder.  [default: /; for docker ./waitroom]",
         ),
-        click.option("--dry-run", is_flag=True, help="Say what would be written; write nothing."),
+        click.option("--dry-run", is_flag=True, help="Only print which files would be written."),
     )(run)
 
 
@@ -187,7 +187,7 @@ def with_destination(command: Callable[..., None]) -> Any:
     "--site-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="The site's file in nginx's folder. It is read, and the lines that it needs are printed.",
+    help="Read this site's file in nginx's folder, and print the lines that it needs.",
 )
 @with_destination
 def init(  # noqa: PLR0913 - one per option

@@ -18,7 +18,7 @@ UNKNOWN_CHANGE = Kind(
     "unknown_change",
     404,
     "Unknown change",
-    "The room's log has no change of that revision, or not any more.",
+    "The room's log has no change of that revision, or no longer has it.",
     "Set the values yourself. A long value, such as a style sheet, is not kept.",
 )
 CHANGED_SINCE = Kind(
@@ -26,7 +26,7 @@ CHANGED_SINCE = Kind(
     409,
     "Changed since",
     "A setting was changed again since the change that you undo. Nothing was undone.",
-    "Look at the room's log, and talk to the operator whom it names.",
+    "See the room's log, and talk to the operator in it.",
 )
 
 

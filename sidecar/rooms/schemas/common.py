@@ -16,7 +16,7 @@ UNKNOWN_VISITOR = Kind(
     "unknown_visitor",
     404,
     "Unknown visitor",
-    "Nobody of that id or number is known.",
+    "No visitor has that id or number.",
     "Check the id or number. A visitor who left is in the history, if you keep one.",
 )
 UNKNOWN_CLASS = Kind(
@@ -24,14 +24,14 @@ UNKNOWN_CLASS = Kind(
     404,
     "Unknown class",
     "The room has no class of that name.",
-    "Use a class that the room's `classes` name.",
+    "Use one of the room's `classes`.",
 )
 
 AMBIGUOUS_NUMBER = Kind(
     "ambiguous_number",
     409,
     "Several visitors have this number",
-    "The visitor number is that of more than one visitor. `visitors` has their ids.",
+    "More than one visitor has that number. `visitors` lists their ids.",
     "Name the visitor by an id.",
 )
 

@@ -32,7 +32,7 @@ NEVER_MOVED = Kind(
     "never_moved",
     409,
     "Nobody moved this visitor",
-    "Nobody moved this visitor before, so there is no place to go back to.",
+    "This visitor was never moved, so there is no earlier place.",
     "Name a position instead.",
 )
 DRAWN_PLACE = Kind(
