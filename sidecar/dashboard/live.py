@@ -28,6 +28,7 @@ from sidecar.rooms.statistics import (
     compute_growth,
     compute_steps,
     compute_wait_percentiles,
+    describe_site,
     describe_sub_queues,
     name_state,
 )
@@ -59,7 +60,7 @@ WALL_FIELDS = (
 #: What the charts show of each minute of the last hour.
 CHART_FIELDS = (
     *("from_ms", "ends_ms", "waiting", "active", "cap", "joined", "admitted", "abandoned"),
-    *("wait_half", "wait_most"),
+    *("wait_half", "wait_most", "ceiling", "p90"),
 )
 #: The longest and shortest time over which a rate per minute is measured, in ms.
 MAX_SPAN_MS = 60_000
@@ -235,6 +236,9 @@ class Live(LongPolls):
                 **{name: getattr(snapshot, name) for name in SNAPSHOT_FIELDS},
                 "wait_seconds": None if snapshot.wait_ms is None else snapshot.wait_ms // 1000,
                 "lines": describe_sub_queues(settings, snapshot),
+                "cap": settings.find_cap(snapshot.learned),
+                "adaptive": describe_site(settings.adaptive, snapshot),
+                "p90_target": settings.adaptive and settings.adaptive.p90,
                 "as_of_ms": snapshot.now_ms,
                 "changed": shorten_values(snapshot.overrides),
                 "a_minute": self._compute_rates(room),

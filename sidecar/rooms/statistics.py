@@ -82,12 +82,16 @@ def compute_steps(
 def _make_step(new: dict[str, Any], old: dict[str, Any]) -> SeriesStep:
     growth = compute_growth(new["totals"], old["totals"])
     waits = compute_wait_percentiles(new["totals"], old["totals"], (0.5, 0.9))
+    ceiling, p90, error_share = new.get("site") or (None, None, None)
     return SeriesStep.model_construct(
         from_ms=old["minute"] * MINUTE_MS,
         ends_ms=new["minute"] * MINUTE_MS,
         waiting=new["waiting"],
         active=new["active"],
         cap=new["cap"],
+        ceiling=ceiling,
+        p90=p90,
+        error_share=error_share,
         joined=growth.get("joined", 0),
         admitted=growth.get("admitted", 0),
         abandoned=sum(growth.get(name, 0) for name in ABANDONED),

@@ -2,6 +2,7 @@
 
 import json
 
+from sidecar.rooms.adaptive.controller import Learned
 from tests.support.replica import ADMIN_TOKEN, cookie_of
 
 TOKEN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
@@ -58,3 +59,17 @@ async def test_a_part_of_the_time_is_asked_for(replica):
     path = f"/admin/rooms/{site.room.name}/series"
     for wrong in ({"step": 59}, {"from": "yesterday"}):
         assert (await site.ops.get(path, params=wrong, headers=TOKEN)).status == 422
+
+
+async def test_an_adaptive_room_has_its_sites_figures(replica):
+    """With those of each minute; null while the room is not adaptive."""
+    site = await replica(total_active_users=9, adaptive=json.dumps({"p90": 1.2}))
+    learned = Learned(ceiling=5.7, p90_s=0.4, error_share=0.01)
+    await site.room.store.store_learned(learned.to_json(), expected="")
+    for adaptive in (None, {"mode": "off", "p90": 1.2}, None):
+        await site.room.store.configure({"adaptive": adaptive})
+        await site.room.refresh()
+        site.turn.forward(60)
+    steps = (await get_series(site))["steps"]
+    figures = [(each["ceiling"], each["p90"], each["error_share"]) for each in steps]
+    assert figures == [(None, None, None), (5, 0.4, 0.01)]

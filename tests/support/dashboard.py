@@ -79,9 +79,10 @@ class WithHistory(Dashboard):
         assert done.returncode == 0, done.stderr
 
 
-def write_past(site, room, minutes):
+def write_past(site, room, minutes, more=lambda _: {}):
     """Write a room's samples of the `minutes` before those that it has, as
-    rooms/lua/parts/minutes.lua would have."""
+    rooms/lua/parts/minutes.lua would have. `more` returns further fields of the sample of so many
+    minutes ago."""
     with redis.Redis(unix_socket_path=str(site.redis_socket)) as store:
         key = room_key(room, "minutes")
         # A site that has run for some minutes has several.
@@ -100,6 +101,7 @@ def write_past(site, room, minutes):
                     "left_waiting": 500 - ago,
                     "wait_12": 5_000 - 3 * ago,
                 },
+                **more(ago),
             }
             for ago in range(minutes)
             if ago not in GAP

@@ -82,6 +82,11 @@ export const STEPS = {
   ],
 };
 
+// The steps of the axis at the right, from 10 ms to 800 s.
+const FINE_STEPS = [-2, -1, 0, 1, 2].flatMap(n =>
+  [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8].map(each => each * 10 ** n),
+);
+
 // Returns a function that reads a row's count as a rate a minute; null if the count is unknown.
 export const aMinute = name => row =>
   row[name] == null ? null : (row[name] * 60000) / (row.ends_ms - row.from_ms);
@@ -114,14 +119,19 @@ const button = (text, act) => {
   return made;
 };
 
-// One of several charts. `series` has {name, of, kind}: `of` returns a row's value or null, and
-// `kind` is the style: area, line, second, limit.
+// One of several charts. `series` has {name, of, kind, text}: `of` returns a row's value or null, and
+// `kind` is the style: area, line, second, limit, target. A series with a `text` of its own has the
+// axis at the right.
 class Chart {
   constructor(
     { title, unit, series, text = number, steps = STEPS.whole },
     group,
   ) {
+    series = series.map(each => ({ text, isRight: !!each.text, ...each }));
     Object.assign(this, { title, unit, series, text, steps, group });
+    this.right = series.some(({ isRight }) => isRight)
+      ? SPACE.left
+      : SPACE.right;
     this.element = make('figure', 'chart');
     const caption = make('figcaption');
     caption.append(make('strong', '', title), ' ', make('span', 'hint', unit));
@@ -204,14 +214,14 @@ class Chart {
     const { from, until } = this.group.view;
     return (
       SPACE.left +
-      ((this.width - SPACE.left - SPACE.right) * (ms - from)) / (until - from)
+      ((this.width - SPACE.left - this.right) * (ms - from)) / (until - from)
     );
   }
 
   // Returns the time at a position, within the range that is shown.
   ms(x) {
     const { from, until } = this.group.view;
-    const share = (x - SPACE.left) / (this.width - SPACE.left - SPACE.right);
+    const share = (x - SPACE.left) / (this.width - SPACE.left - this.right);
     return from + Math.min(1, Math.max(0, share)) * (until - from);
   }
 
@@ -221,13 +231,27 @@ class Chart {
     Object.assign(this, { width, height });
     const { rows, view } = this.group;
     const all = this.series.map(({ of }) => rows.map(of));
-    const marks = values(Math.max(...all.flat(), 0), this.steps);
+    const most = right =>
+      Math.max(
+        0,
+        ...all.filter((_, i) => this.series[i].isRight === right).flat(),
+      );
+    const marks = values(most(false), this.steps);
     const bottom = height - SPACE.bottom,
-      end = width - SPACE.right;
-    this.y = value => bottom - ((bottom - SPACE.top) * value) / marks.at(-1);
+      end = width - this.right;
+    const count = marks.length - 1;
+    // The axis at the right has its labels at the same lines.
+    const step =
+      FINE_STEPS.find(each => most(true) / each <= count) ?? most(true) / count;
+    this.y = (value, isRight) =>
+      bottom -
+      ((bottom - SPACE.top) * value) / (isRight ? step * count : marks.at(-1));
+    const other = this.series.find(({ isRight }) => isRight);
     const shapes = [];
-    for (const value of marks) {
+    for (const [i, value] of marks.entries()) {
       const y = Math.round(this.y(value)) + 0.5;
+      if (other)
+        shapes.push(this.label(other.text(i * step), { x: end + 6, y: y + 4 }));
       shapes.push(
         svg('line', {
           class: value ? 'grid' : 'base',
@@ -264,12 +288,15 @@ class Chart {
         }),
       );
     }
-    this.series.forEach(({ kind }, i) => {
+    this.series.forEach(({ kind, isRight }, i) => {
       const points = rows.flatMap((row, n) => [
         ...(this.group.isGap(row) ? [null] : []),
         all[i][n] == null
           ? null
-          : [this.x(row.ends_ms).toFixed(1), this.y(all[i][n]).toFixed(1)],
+          : [
+              this.x(row.ends_ms).toFixed(1),
+              this.y(all[i][n], isRight).toFixed(1),
+            ],
       ]);
       for (const each of stretches(points)) {
         if (each.length === 1)
@@ -328,10 +355,10 @@ class Chart {
   summary(all) {
     const { rows, view } = this.group;
     if (!rows.length) return `${this.title}: no data yet`;
-    const said = this.series.map(({ name }, i) => {
+    const said = this.series.map(({ name, text }, i) => {
       const known = all[i].filter(value => value != null);
       return known.length
-        ? `${name}: ${this.text(Math.min(...known))} to ${this.text(Math.max(...known))}, last ${this.text(known.at(-1))}`
+        ? `${name}: ${text(Math.min(...known))} to ${text(Math.max(...known))}, last ${text(known.at(-1))}`
         : `${name}: none`;
     });
     return `${this.title}, ${this.unit}, ${short(view.from)} to ${short(view.until)}. ${said.join('. ')}.`;
@@ -341,11 +368,11 @@ class Chart {
   say() {
     const { rows, at } = this.group;
     const row = at ?? rows.at(-1);
-    this.series.forEach(({ of }, i) => {
-      put(this.values[i], row ? this.text(of(row)) : 'no data yet');
+    this.series.forEach(({ of, text }, i) => {
+      put(this.values[i], row ? text(of(row)) : 'no data yet');
     });
     const said = row
-      ? `${short(row.ends_ms)}: ${this.series.map(({ name, of }) => `${name} ${this.text(of(row))}`).join(', ')}`
+      ? `${short(row.ends_ms)}: ${this.series.map(({ name, of, text }) => `${name} ${text(of(row))}`).join(', ')}`
       : 'no data yet';
     for (const [name, value] of Object.entries({
       valuemax: Math.max(rows.length - 1, 0),
@@ -365,16 +392,22 @@ class Chart {
           y2: this.height - SPACE.bottom,
         }),
       );
-      for (const { of, kind } of this.series)
+      for (const { of, kind, isRight } of this.series)
         if (of(at) != null)
           shapes.push(
-            svg('circle', { class: kind, cx: x, cy: this.y(of(at)), r: 4 }),
+            svg('circle', {
+              class: kind,
+              cx: x,
+              cy: this.y(of(at), isRight),
+              r: 4,
+            }),
           );
     }
     this.reading.replaceChildren(...shapes);
   }
 
   select(from, until) {
+    if (!this.selection) return; // never shown, so never drawn
     const [left, right] = [from, until]
       .sort((a, b) => a - b)
       .map(ms => this.x(ms));
@@ -675,13 +708,14 @@ export class Charts {
 
   // The latest mark comes first.
   fill() {
-    const series = this.charts.flatMap(chart =>
-      chart.series.map(each => ({
-        ...each,
-        text: chart.text,
-        unit: chart.unit,
-      })),
-    );
+    const series = this.charts
+      .filter(({ element }) => !element.hidden)
+      .flatMap(chart =>
+        chart.series.map(each => ({
+          ...each,
+          unit: each.isRight ? 'response time' : chart.unit.split(';')[0],
+        })),
+      );
     const cells = (name, texts) => {
       const row = make('tr');
       row.append(

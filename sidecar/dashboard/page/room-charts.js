@@ -2,10 +2,11 @@
 
 import { call, session } from './acts.js';
 import { aMinute, Charts, STEPS } from './chart.js';
-import { duration, number, put, rate } from './draw.js';
+import { duration, fine, number, put, rate } from './draw.js';
 
 const DAY = 86400000,
   BEFORE = 900000;
+const time = seconds => (seconds === 0 ? '0 s' : fine(seconds));
 const CHARTS = [
   {
     title: 'Joined the queue and let in',
@@ -41,6 +42,16 @@ const CHARTS = [
     ],
   },
   {
+    title: 'Site and ceiling',
+    unit: 'visitors; times at right',
+    series: [
+      { name: 'Inside', kind: 'area', of: row => row.active },
+      { name: 'Ceiling', kind: 'line ceiling', of: row => row.ceiling },
+      { name: 'p90', kind: 'second', of: row => row.p90, text: time },
+      { name: 'Target', kind: 'target', of: row => row.target, text: time },
+    ],
+  },
+  {
     title: 'Gave up',
     unit: 'visitors a minute',
     text: rate,
@@ -72,9 +83,25 @@ export class RoomCharts extends Charts {
         until: Math.ceil(until),
         step,
       });
-      return (await call('GET', `/${name}/series?${asked}`)).steps;
+      return this.aimed((await call('GET', `/${name}/series?${asked}`)).steps);
     });
     this.name = name;
+    this.site = this.charts.find(({ title }) => title === 'Site and ceiling');
+    this.site.element.hidden = true;
+  }
+
+  // Adds the target of an adaptive room to the rows in which it was adaptive.
+  aimed(rows) {
+    return rows.map(row => ({
+      ...row,
+      target: row.ceiling == null ? null : this.target,
+    }));
+  }
+
+  // Shows or hides the chart of the site. `target` is its p90 in seconds, or null.
+  now({ adaptive, p90_target: target }) {
+    this.target = target;
+    this.site.element.hidden = !adaptive;
   }
 
   async show() {
@@ -152,6 +179,6 @@ export class RoomCharts extends Charts {
           from < last && (until === null || until > last - DAY),
       )
       .sort((a, b) => a.from - b.from);
-    this.update({ rows, marks, event: seen.at(-1) ?? null });
+    this.update({ rows: this.aimed(rows), marks, event: seen.at(-1) ?? null });
   }
 }

@@ -46,7 +46,10 @@ export class Room {
     const figures = {
       waiting: number(state.waiting),
       active: number(state.active),
-      cap: number(settings.total_active_users),
+      cap:
+        state.cap < settings.total_active_users
+          ? `${number(state.cap)} (cap ${number(settings.total_active_users)})`
+          : number(settings.total_active_users),
       wait: duration(state.wait_seconds),
       provisional: number(state.provisional),
       joined: rate(minute?.joined),
@@ -56,7 +59,11 @@ export class Room {
     for (const [name, text] of Object.entries(figures))
       put(this.$(`[data-f=${name}]`), text);
     const bar = this.$('progress');
-    bar.max = Math.max(settings.total_active_users, state.active || 0, 1);
+    bar.max = Math.max(
+      state.cap ?? settings.total_active_users,
+      state.active || 0,
+      1,
+    );
     bar.value = state.active || 0;
     bar.setAttribute(
       'aria-label',
@@ -72,6 +79,13 @@ export class Room {
     put(this.$('.meaning'), meaning);
     put(this.$('.stopped'), stoppedBy(state));
     this.$('.stopped').hidden = !stoppedBy(state);
+    const { adaptive } = state;
+    put(
+      this.$('.adaptive'),
+      adaptive ? `Site: ${adaptive.state} (${adaptive.text})` : '',
+    );
+    this.$('.adaptive').hidden = !adaptive;
+    this.charts.now(state);
     put(this.$('.differs'), changedAtRunTime(state));
     this.$('.differs').hidden = !changedAtRunTime(state);
     put(

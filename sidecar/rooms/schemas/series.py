@@ -33,7 +33,13 @@ class SeriesStep(Reply):
     active: Count
     """Sessions at the end of the step, including those of called visitors."""
     cap: Count
-    """The cap at the end of the step."""
+    """The cap at the end of the step; of an adaptive room, the ceiling if that is lower."""
+    ceiling: Count | None
+    """How many visitors an adaptive room let in or advised, at the end. null: it was none."""
+    p90: float | None
+    """The p90 of the response times of the site behind an adaptive room, in seconds."""
+    error_share: float | None
+    """The share of errors of this site, from 0 to 1."""
     joined: Count
     """Newcomers who had to wait."""
     admitted: Count

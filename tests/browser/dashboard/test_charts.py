@@ -13,6 +13,7 @@ from tests.support.dashboard import Dashboard, log_in, view, write_past
 
 HOUR = 60
 NOW = int(time.time() * 1000)
+ADAPTIVE = {"mode": "on", "p90": 1.2, "min": 30}
 SALE = {"name": "sale", "opens_at": NOW - 40 * 60_000}
 
 
@@ -22,8 +23,10 @@ def site():
         "shop": {"total_active_users": 50, "events": json.dumps([SALE])},
         "new": {"total_active_users": 5},
         "young": {"total_active_users": 50},
+        "sized": {"total_active_users": 50, "adaptive": json.dumps(ADAPTIVE)},
     }
     with Dashboard(rooms=rooms) as site:
+        write_past(site, "sized", 60, lambda ago: {"site": [20 + ago % 31, 0.4 + ago / 50, 0]})
         write_past(site, "shop", 100)
         write_past(site, "young", 12)
         yield site
@@ -180,3 +183,34 @@ def test_a_table_and_a_phone(charts):
     assert rows.count() > 40
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     assert page.problems == []
+
+
+def test_an_adaptive_room_shows_its_site(charts):
+    """One chart has visitors, and response times by an axis of their own; the card has the state in
+    words, and the cap in force. Other rooms have none of this."""
+    page, shown = charts("sized")
+    card = page.locator("#room-sized")
+    expect(card.locator(".adaptive")).to_have_text(
+        "Site: no signal (nginx reports too few responses: not growing; 0 inside, 30 allowed)",
+        timeout=10_000,
+    )
+    expect(card.locator("[data-f=cap]")).to_have_text("30 (cap 50)")
+    figure = shown.locator(".chart", has_text="Site and ceiling")
+    expect(figure.get_by_role("img")).to_have_attribute(
+        "aria-label",
+        re.compile(r"Ceiling: 20 to 50.* p90: 0.4\d s to 1.6 s.* Target: 1.2 s to 1.2 s"),
+    )
+    labels = figure.locator("svg[role=img] text[text-anchor]:not([text-anchor=middle])")
+    right = figure.locator("svg[role=img] text:not([text-anchor])")
+    assert right.count() == labels.count()
+    assert right.last.text_content() == "1.8 s"
+    slider = find_slider(shown, "Site and ceiling")
+    slider.focus()
+    page.keyboard.press("Home")
+    expect(slider).to_have_attribute(
+        "aria-valuetext", re.compile("Ceiling .*, p90 1.6 s, Target 1.2 s")
+    )
+    view(page, "rooms/new")
+    expect(page.locator("#room-new .chart")).to_have_count(6)
+    expect(page.locator("#room-new .chart", has_text="Site and ceiling")).to_be_hidden()
+    expect(page.locator("#room-new .adaptive")).to_be_hidden()

@@ -50,9 +50,11 @@ function store_sample(wait)
   for i = 1, #flat, 2 do
     totals[flat[i]] = tonumber(flat[i + 1])
   end
+  local learned = room.adaptive and room.adaptive.mode ~= 'off' and room.learned
   redis_call('LPUSH', MINUTES, cjson.encode({
     minute = minute, waiting = size(WAITING), active = size(ACTIVE),
     cap = cap, wait_ms = math.floor(wait), totals = totals,
+    site = learned and {math.floor(learned.ceiling), learned.p90_s, learned.error_share} or nil,
   }))
   thin_out()
   redis_call('LTRIM', MINUTES, 0, SAMPLES_KEPT - 1)
