@@ -1,11 +1,16 @@
 """Reports come from quiet minutes only."""
 
 import itertools
+import os
+import sys
+from pathlib import Path
 
 import pytest
 
 from loadtest import quiet
+from loadtest.machine import cpu_seconds
 from loadtest.quiet import PARTS, REPORTS, NotQuietError, Watch
+from tests.support.processes import Process, wait_until
 
 
 @pytest.fixture
@@ -44,3 +49,15 @@ def test_it_is_said_before_anything_is_measured(others, monkeypatch):
     monkeypatch.setenv("FORCE", "1")
     Watch(REPORTS).must_be_quiet()
     assert Watch(REPORTS).folder() == REPORTS
+
+
+def test_a_replica_that_has_ended_is_none_of_the_others(tmp_path):
+    """The fork server waits for it, so its CPU time is that of the measurement."""
+    program = tmp_path / "busy.py"
+    program.write_text("import time\nwhile time.process_time() < 0.5: pass")
+    before_s = cpu_seconds([os.getpid()], with_ended=True)
+    with Process([sys.executable, str(program)], log=tmp_path / "log") as busy:
+        stat = Path(f"/proc/{busy.pid}/stat").read_text()
+        supervisor = Path("/proc", stat.rpartition(")")[2].split()[1])
+        wait_until(lambda: not supervisor.exists(), "the end of the program", 60)
+    assert cpu_seconds([os.getpid()], with_ended=True) - before_s >= 0.5

@@ -150,7 +150,8 @@ def _serve(address: str) -> dict[str, Any]:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen(64)
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        # With SIG_IGN, the CPU time of the programs would count as that of others (quiet.py).
+        signal.signal(signal.SIGCHLD, _wait_for_ended)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         while True:
             ready, _, _ = select.select([listener, sys.stdin], [], [])
@@ -161,6 +162,12 @@ def _serve(address: str) -> dict[str, Any]:
                 break
             connection.close()
     return _supervise(connection)
+
+
+def _wait_for_ended(_signal_number: int, _frame: object) -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def _supervise(connection: socket.socket) -> dict[str, Any]:
