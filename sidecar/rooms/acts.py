@@ -60,6 +60,8 @@ def describe_act(act: Act, configured: RoomSettings) -> str:
         return _ON_VISITORS[what].format(short, detail)
     if what == "reset":
         return f"reset the queue: {int(detail):,} places"
+    if what == "reset-learned":
+        return "reset what the room learned of the site"
     steps = [step for step in _read_steps(act, configured) if step.before != step.after]
     if what not in {"change", "undo"} or not (steps or act.get("changes")):
         return " ".join(filter(None, (what, short, detail)))

@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from sidecar.cli import main
+from tests.support.processes import wait_until
 
 CONFIG = """
 edge_listen = "unix:{folder}/edge"
@@ -53,6 +54,22 @@ def test_a_change_at_run_time_is_marked_until_it_is_taken_back(run, tmp_path):
     assert run(*shlex.split(BACK)[1:]).exit_code == 0
     assert "total_active_users" not in run("check-config").output
     assert run("rooms", "list").stdout.splitlines()[1].split("\t")[4] == "300"
+
+
+def test_an_adaptive_room_shows_its_ceiling_and_learns_anew(run):
+    """`rooms list` and `watch` have the cap in force, and `rooms log` has who let it begin anew."""
+    run("rooms", "set", "shop", 'adaptive={"mode": "on", "p90": 1, "min": 7}')
+
+    def is_shown(cap):
+        return run("rooms", "list").stdout.splitlines()[1].split("\t")[4] == cap
+
+    wait_until(lambda: is_shown("7 (of 300) no signal"), "the first tick", timeout_s=20)
+    row = run("rooms", "watch", "shop", "--times", "1").stdout.splitlines()[1].split()
+    assert row[4:6] == ["0", "7"]
+    assert run("rooms", "reset-learned", "shop").stdout == "shop learns its site anew\n"
+    assert "\treset-learned\t" in run("rooms", "log", "shop").stdout
+    run("rooms", "set", "shop", 'adaptive={"p90": 1}')
+    wait_until(lambda: is_shown("300 no signal"), "advice only", timeout_s=20)
 
 
 def test_what_the_replica_has_not_read_is_named(run, tmp_path):

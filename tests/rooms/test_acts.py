@@ -52,6 +52,7 @@ DRAIN = {"max_waiting": (None, 0), "queue_all": (None, None)}
         (act(None, "back", visitor=VISITOR, detail="1 to 2"), f"moved {SHORT} back, from 1 to 2"),
         (act(None, "release", visitor=VISITOR), f"released {SHORT}"),
         (act(None, "reset", detail="1200"), "reset the queue: 1,200 places"),
+        (act(None, "reset-learned"), "reset what the room learned of the site"),
         (act(None, "import", detail="began"), "import began"),
         (act(None, detail="cut {"), "change cut {"),
         (act({"of_a_later_version": (None, 1)}), "of_a_later_version: none → 1"),

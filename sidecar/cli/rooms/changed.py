@@ -29,11 +29,25 @@ def format_changed(room: Room) -> Iterator[str]:
         yield f"{what} (changed at run time; take it back: {back})"
 
 
+def find_cap(room: Room) -> int:
+    """Return the cap in force: an adaptive room's ceiling, if that is lower."""
+    cap: int = room["settings"]["total_active_users"]
+    site = room.get("site")  # a replica of an older version sends none
+    is_on = site and room["settings"]["adaptive"]["mode"] == "on"
+    return min(cap, int(site["ceiling"])) if site and is_on else cap
+
+
 def format_cap(room: Room) -> str | int:
-    """Return the cap of a room, with the file's value if the cap was changed at run time."""
-    name = "total_active_users"
+    """Return the cap, with the file's value if it was changed at run time. That of an adaptive room
+    is such as "300 (of 500) healthy"."""
+    name, site = "total_active_users", room.get("site")
     cap: int = room["settings"][name]
-    return f"{cap}{_format_configured(room, name)}" if room["changed"].get(name) == cap else cap
+    more = _format_configured(room, name) if room["changed"].get(name) == cap else ""
+    if site:
+        in_force = find_cap(room)
+        of_cap = f" (of {cap})" if in_force < cap else ""
+        return f"{in_force}{of_cap} {site['state']}{more}"
+    return f"{cap}{more}" if more else cap
 
 
 def read_rooms(options: ReplicaOptions) -> list[Room]:

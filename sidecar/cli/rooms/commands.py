@@ -183,6 +183,12 @@ def reset(client: Client, room: str) -> Any:
     return client.request("POST", build_api_path(_ROOMS, room, "reset"))
 
 
+@rooms.reply_command("{room} learns its site anew", "room")
+def reset_learned(client: Client, room: str) -> Any:
+    """Forget what an adaptive room has learned of its site; its ceiling begins at `min`."""
+    return client.request("POST", build_api_path(_ROOMS, room, "reset-learned"))
+
+
 @rooms.reply_command(
     "{visitor} released",
     "room",

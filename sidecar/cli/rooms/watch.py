@@ -21,6 +21,7 @@ import click
 
 from sidecar.cli.output import format_cell, format_time
 from sidecar.cli.replica_client import Client, ReplicaOptions, Room, format_error
+from sidecar.cli.rooms.changed import find_cap
 from sidecar.kit.clock import iso
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def format_rows(room: Room) -> Iterator[tuple[object, ...]]:
     """Yield a row for a room and each sub-queue: name, state, waiting, inside, cap and wait."""
     event = _format_event(room)
     wait = _format_wait(room["wait_seconds"]) + (f"  {event}" if event else "")
-    cap = room["settings"]["total_active_users"]
+    cap = find_cap(room)
     yield room["room"], format_state(room), room["waiting"], room["active"], cap, wait
     for line in room["lines"]:
         yield f"  {line['line']}", "", line["waiting"], "", "", _format_wait(line["wait_seconds"])
@@ -342,7 +343,9 @@ def _format_room(
 
     word, event = format_state(room), _format_event(room)
     state = Text(word + (f" ({event})" if event else ""), STATE_STYLES.get(word, ""))
-    cap = room["settings"]["total_active_users"]
+    cap = find_cap(room)
+    if site := room.get("site"):
+        state.append(f", {site['state']}", "dim")
     inside, waiting = Text(f"{room['active']:,}/{cap:,}"), Text(f"{room['waiting']:,}", "bold")
     blocks = max(6, min(20, width // 6))
     queue = [(sample.at_s, sample.waiting) for sample in samples]

@@ -69,6 +69,18 @@ async def reset_room(request: web.Request, params: RoomAddress) -> Removed:
     return Removed(room=params.room, removed=removed)
 
 
+@ENDPOINTS.post(_ROOM + "/reset-learned", OPERATORS, replies={200: "The room."})
+async def reset_learned(request: web.Request, _params: RoomAddress) -> RoomState:
+    """Forget what an adaptive room has learned of its site.
+
+    The ceiling begins at `min` again. Active visitors stay.
+    """
+    room = room_of(request)
+    await room.store.forget_learned(by=find_logged_name(request))
+    log.info("reset_learned", room=room.name)
+    return make_room_state(room, await room.refresh())
+
+
 @ENDPOINTS.get(_ROOM + "/events", VIEWERS, replies={200: "The events."})
 async def preview_events(request: web.Request, params: PreviewParameters) -> EventsPreview:
     """Preview a room's events."""

@@ -1,5 +1,5 @@
--- Stores what the room has learned of its site, with the ceiling, or a hold because the site is ill.
--- If this raises the cap, visitors are called at once.
+-- Stores what the room has learned of its site, with the ceiling, or a hold because the site is
+-- ill. If this raises the cap, visitors are called at once.
 -- ARGV    6 what must be stored now, as JSON, or ''; '*': anything
 --         7 what to store, as JSON, or '' to forget it
 --         8 the new state of the site in words, for the history, or ''
@@ -24,7 +24,7 @@ local function run(KEYS, ARGV)
   begin(KEYS, ARGV)
   measure_elapsed()
   if ARGV[8] ~= '' then append_event('site', '', 'site', 'by', 'waitroom', 'detail', ARGV[8]) end
-  log_action(ARGV[9], 'forget', '', '')
+  log_action(ARGV[9], 'reset-learned', '', '')
   expire()
   call_next()
   finish()
