@@ -125,6 +125,7 @@ pause_on_error_share = 0.2
 pause_on_response_time = "3s"
 new_users_per_minute = 600
 session_max_duration = "2h"
+max_extension = "10m"
 keepalive_max_duration = "1h"
 hold = { until = "2027-06-01 10:00", why = "maintenance" }
 max_waiting = 50000
@@ -154,6 +155,8 @@ custom_css = "main { border-radius: 0 }"
     more={
         "adaptive": "[let the room size itself](adaptive.md)",
         "pause_on_error_share": "[ill sites](adaptive.md#pause-while-the-site-is-ill)",
+        "max_extension": "[the site's headers](site-headers.md)",
+        "release_by_header": "[the site's headers](site-headers.md)",
         "hold": "[holds](adaptive.md#hold-the-room)",
         "message": "[messages](dashboard.md#messages)",
         "lines": "[who is next](who-is-next.md)",

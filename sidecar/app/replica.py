@@ -19,10 +19,12 @@ from sidecar.app.reload import Reloader
 from sidecar.app.routes import Services, create_edge_app, create_ops_app
 from sidecar.dashboard.operators import share_forever, share_once
 from sidecar.gate.event_stream import GateMetrics
+from sidecar.gate.site_headers import SiteHeaders
 from sidecar.gate.stamps import Stamps
 from sidecar.history.metrics import HistoryMetrics
 from sidecar.history.store.event_stream import EventStream
 from sidecar.history.worker import record_forever, tidy_forever
+from sidecar.http import datagrams
 from sidecar.http.auth.ended_sessions import EndedSessions
 from sidecar.http.auth.operators import Operators
 from sidecar.http.fast_path import FastRunner
@@ -273,9 +275,21 @@ async def _read_site_reports(
     settings: Settings, rooms: WaitingRooms, metrics: Metrics, stack: contextlib.AsyncExitStack
 ) -> None:
     """Read nginx's reports of the sites' responses until `stack` is closed."""
-    if settings.health_listen:
-        reports = SiteReports(rooms, metrics.of(AdaptiveMetrics))
-        await stack.enter_async_context(reports.listen(settings.health_listen))
+    if not settings.health_listen:
+        return
+    reports = SiteReports(rooms, metrics.of(AdaptiveMetrics))
+    headers = SiteHeaders(rooms, metrics.of(AdaptiveMetrics))
+
+    def handle(data: bytes) -> None:
+        if not headers.handle_report(data):
+            reports.handle_report(data)
+
+    await stack.enter_async_context(
+        datagrams.listen("health_listen", settings.health_listen, handle)
+    )
+    for name, work in ("site reports", reports.flush_forever), ("visits", headers.work_forever):
+        task = asyncio.create_task(run_worker(name, work))
+        stack.push_async_callback(stop_workers, task)
 
 
 def _start_target_detector(

@@ -33,9 +33,11 @@ def read_token(headers: Mapping[str, str], room: Gate) -> Token | None:
 
 
 def format_cookie(headers: Mapping[str, str], room: Gate, token: Token) -> str:
-    """Return the Set-Cookie header for a token. The cookie expires with the token."""
+    """Return the Set-Cookie header for a token. The cookie expires with the token, or after the
+    latest time to which the site may extend the session."""
     if isinstance(token, Pass):
         lifetime_s = max(1, math.ceil((token.expires_ms - room.clock.now_ms()) / 1000))
+        lifetime_s += math.ceil(room.settings.max_extension or 0)
     else:
         lifetime_s = room.tokens.lifetime_ms // 1000
     return _format(headers, room.tokens.cookie_name, room.tokens.write(token), lifetime_s)

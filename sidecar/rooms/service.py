@@ -350,7 +350,7 @@ class WaitingRoom:
 
     async def _check_pass(self, pass_: Pass, fingerprint: str) -> Answer | None:
         if not self._is_valid(pass_):
-            return None
+            return await self._check_extended(pass_)
         due_ms, now_ms = self._renewal_due_ms(pass_, fingerprint), self.clock.now_ms()
         is_due = now_ms >= due_ms
         if is_due or self._is_unconfirmed_first_pass(pass_):
@@ -362,6 +362,15 @@ class WaitingRoom:
                 del self._used_passes[next(iter(self._used_passes))]
         settled = self._is_settled(pass_) and now_ms + VERDICT_TTL_MS < due_ms
         return Answer(VisitorState.ADMITTED, is_settled=settled)
+
+    async def _check_extended(self, pass_: Pass) -> Answer | None:
+        """Return the verdict about an expired pass. Its session may have been extended since."""
+        latest_ms = pass_.expires_ms + int((self.settings.max_extension or 0) * 1000)
+        if pass_.visitor in self._revoked or self.clock.now_ms() >= latest_ms:
+            return None
+        standing = await self.store.renew(pass_, is_expired=True)
+        is_admitted = standing.outcome is QueueOutcome.ADMITTED
+        return build_answer(standing, pass_) if is_admitted else None
 
     def _is_unconfirmed_first_pass(self, pass_: Pass) -> bool:
         """Return True for a first pass if Redis may not know yet that the browser sent it back."""

@@ -44,7 +44,7 @@ _NOT_FOR_SCRIPTS = {
     *("queueing_status_code", "json_format", "keepalive_max_duration", "bind_pass"),
     *("rollout_percent", "exempt_addresses", "exempt_paths", "exempt_header", "class_header"),
     *("suspended", "sweep_interval", "shield_above", "on_store_failure", "notify_above"),
-    *("pause_on_error_share", "pause_on_response_time"),
+    *("pause_on_error_share", "pause_on_response_time", "release_by_header"),
 }
 #: The fields of an event that the Lua scripts do not need.
 _EVENT_FIELDS_NOT_FOR_SCRIPTS = {"name", "message", "timezone"}
@@ -92,6 +92,13 @@ class RoomSettings(BaseModel):
     it, active visitors stay, and no running session ends earlier than announced."""
     session_max_duration: Seconds | None = Field(default=None, ge=5, le=86_400 * 30)
     """The longest time that a session lasts, even if its visitor is active. None: no limit."""
+    max_extension: Seconds | None = Field(default=None, ge=1, le=86_400)
+    """For how long, at most, a response of the site may extend its visitor's session, by the header
+    `X-Waitroom-Extend: 600` (seconds). It needs `waitroom/site-headers.conf` and `health_listen`.
+    None: the header has no effect."""
+    release_by_header: bool = False
+    """Whether a response of the site with `X-Waitroom-Release: 1` ends its visitor's session. It
+    needs `waitroom/site-headers.conf` and `health_listen`."""
     keepalive_max_duration: Seconds = Field(default=1800, ge=0, le=86_400)
     """How long the script `/_waitroom/ROOM/keep.js` renews the session of a visitor who types or
     scrolls in one page, counted from when the page was opened. 0: never."""

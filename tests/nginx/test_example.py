@@ -40,6 +40,7 @@ ALONE = {
     "own-page.conf": SERVER.format("location / { include waitroom/own-page.conf; }"),
     "page.conf": SERVER.format("location / { include waitroom/page.conf; }"),
     "health.conf": SERVER.format("location / { include waitroom/health.conf; }"),
+    "site-headers.conf": SERVER.format("location / { include waitroom/site-headers.conf; }"),
     **{name: SERVER.format(LOCATION % f"include waitroom/{name};") for name in IN_LOCATION},
 }
 

@@ -26,8 +26,13 @@ async def describe_request(request: web.Request) -> web.StreamResponse:
             "headers": dict(request.headers),
             "received": received,
         },
-        headers={"Set-Cookie": "site=1; Path=/"},
+        headers={"Set-Cookie": "site=1; Path=/", **request_headers(request)},
     )
+
+
+def request_headers(request: web.Request) -> dict[str, str]:
+    """Return the headers that the query asks for, such as `?say=X-Waitroom-Release:1`."""
+    return dict(text.split(":", 1) for text in request.query.getall("say", []))
 
 
 def make_page(

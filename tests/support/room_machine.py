@@ -29,6 +29,7 @@ SETTINGS = {
     "session_duration": st.sampled_from([5, 7.25, 7.25, 30]),
     "session_max_duration": st.none() | st.integers(5, 90),
     "disable_session_renewal": st.booleans(),
+    "max_extension": st.none() | st.integers(1, 40),
     "queueing_method": st.sampled_from(["fifo", "fifo", "fifo", "random", "reject"]),
     "queue_all": SELDOM,
     "hold": st.none() | st.integers(-60, 20),
@@ -270,6 +271,27 @@ class RoomMachine(StoreMachine):
         for pass_, reply, wanted in zip(batch, replies, expected, strict=True):
             assert to_model_reply(reply) == wanted, (to_model_reply(reply), wanted)
             self.guarantees.check_reply(pass_.visitor, reply, step, is_poll=True)
+            self.store_token(pass_, reply)
+
+    @precondition(lambda self: self.visitors)
+    @rule(which=st.integers(0, 99), seconds=st.integers(1, 60))
+    def extend(self, which, seconds):
+        """Let the site extend a visit."""
+        visitor = self.visitors[-1 - which % len(self.visitors)]
+        found = self.run(self.store.extend(visitor, seconds * 1000))
+        assert found == self.model.extend(self.now, visitor, seconds * 1000)
+        self.check_step()
+
+    @precondition(lambda self: self.expired_passes)
+    @rule(chosen=SOME)
+    def renew_expired(self, chosen):
+        """Come back with passes that have expired. Only extended sessions go on."""
+        batch = pick_latest(self.expired_passes, chosen)
+        replies = self.collect_replies(self.store.renew(p, is_expired=True) for p in batch)
+        expected = self.model.renew(self.now, batch, are_expired=True)
+        self.check_step()
+        for pass_, reply, wanted in zip(batch, replies, expected, strict=True):
+            assert to_model_reply(reply) == wanted, (to_model_reply(reply), wanted)
             self.store_token(pass_, reply)
 
     @precondition(lambda self: self.visitors)
@@ -634,6 +656,10 @@ class RoomMachine(StoreMachine):
         elif reply.outcome is QueueOutcome.ADMITTED:
             times = reply.started_ms, reply.now_ms, reply.expires_ms
             self.passes.append(Pass(*fields, *times))
+
+    @property
+    def expired_passes(self) -> list[Pass]:
+        return [pass_ for pass_ in self.passes if pass_.expires_ms <= self.now]
 
     @property
     def valid_passes(self) -> list[Pass]:

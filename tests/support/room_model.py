@@ -198,10 +198,32 @@ class Model:
             for t, order, limited in zip(tickets, orders, limits, strict=True)
         ]
 
-    def renew(self, now: int, passes: list[Pass]) -> list[Reply]:
+    def extend(self, now: int, visitor: str, ms: int) -> bool:
+        """Let a session last for `ms` from now. Return False if the visitor has none."""
+        self._begin(now)
+        has_session = self._extend(visitor, ms)
+        self._expire()
+        self._call_next()
+        return has_session
+
+    def _extend(self, visitor: str, ms: int) -> bool:
+        session = self.sessions.get(visitor)
+        if session is None or session.started is None or visitor in self.revoked:
+            return False
+        most = self._ms("max_extension") if self.settings.max_extension else 0
+        begins = session.started if self.settings.disable_session_renewal else self.now
+        longest = begins + self._ms("session_duration")
+        if self.settings.session_max_duration is not None:
+            longest = min(longest, session.started + self._ms("session_max_duration"))
+        ends = min(self.now + min(ms, most), longest + most)
+        if ends + SESSION_GRACE_MS > session.ends:
+            session.ends, self.last_end = ends + SESSION_GRACE_MS, max(self.last_end, ends)
+        return True
+
+    def renew(self, now: int, passes: list[Pass], *, are_expired: bool = False) -> list[Reply]:
         self._begin(now)
         self.places_before = {}
-        kept = [self._keep_session(pass_) for pass_ in passes]
+        kept = [self._keep_session(pass_, is_expired=are_expired) for pass_ in passes]
         self._expire()
         kept = [reply or self._restore_session(p) for p, reply in zip(passes, kept, strict=True)]
         self._call_next()
@@ -734,11 +756,13 @@ class Model:
             self._has_max_places(address)  # This deletes visitors who are gone.
             self.addresses[visitor] = address
 
-    def _keep_session(self, pass_: Pass) -> Reply | None:
+    def _keep_session(self, pass_: Pass, *, is_expired: bool = False) -> Reply | None:
         """Renew a session. Return None if the visitor has no session."""
         if pass_.visitor in self.revoked:
             return Reply(QueueOutcome.GONE)
         session = self.sessions.get(pass_.visitor)
+        if is_expired and (session is None or session.ends - SESSION_GRACE_MS <= self.now):
+            return Reply(QueueOutcome.GONE)
         if session is None:
             return None
         if session.started is None:

@@ -14,7 +14,9 @@ class AdaptiveMetrics(MetricSet):
     reports = counter(
         "waitroom_site_reports",
         "Reports of nginx that this replica got. left_out: says nothing about the site's speed. "
-        "unreadable: no report. unknown_room: no adaptive room. lost: Redis did not answer.",
+        "unreadable: no report. unknown_room: no adaptive room. lost: Redis did not answer. "
+        "released, extended: the site's headers did it. unbelieved: without a valid cookie. "
+        "not_allowed: the room's settings ignore the header.",
         "room",
         "result",
     )

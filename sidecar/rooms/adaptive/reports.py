@@ -9,17 +9,13 @@ are lists, such as `502, 200`. The reports are not signed, so only nginx may rea
 """
 
 import asyncio
-import contextlib
 import re
 from collections import Counter
-from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 import structlog
 
-from sidecar.http import datagrams
 from sidecar.kit.errors import StoreError
-from sidecar.kit.tasks import run_worker, stop_workers
 from sidecar.rooms.adaptive.metrics import AdaptiveMetrics
 from sidecar.rooms.adaptive.signals import (
     ERRORS,
@@ -123,18 +119,8 @@ class SiteReports:
         if counts:
             self._counts.setdefault(room.name, Counter()).update(counts)
 
-    @contextlib.asynccontextmanager
-    async def listen(self, address: str) -> AsyncIterator[None]:
-        """Listen for reports, and write their counts once a second, within the block. Raises
-        ListenError if the address cannot be used."""
-        async with datagrams.listen("health_listen", address, self.handle_report):
-            task = asyncio.create_task(run_worker("site reports", self._flush_forever))
-            try:
-                yield
-            finally:
-                await stop_workers(task)
-
-    async def _flush_forever(self) -> None:
+    async def flush_forever(self) -> None:
+        """Write the counts once a second until cancelled."""
         while True:
             await asyncio.sleep(FLUSH_S)
             await self.flush()

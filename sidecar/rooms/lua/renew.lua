@@ -2,6 +2,7 @@
 -- ARGV    from 6 on, for each visitor: id, order, when the session began (ms), when the pass ends
 --         (ms), and who issued the pass: '' for a script. A replica issued or extended it while
 --         Redis was unavailable: 'waited' if the visitor had a place in the queue, else 'new'.
+--         'expired': the pass has expired, and counts only if its session was extended (extend.lua)
 -- RETURNS rooms/parts/standing
 -- EVENTS  admitted, joined, called, expired
 -- @include "rooms/parts/room"
@@ -10,10 +11,12 @@
 -- @include "rooms/parts/standing"
 
 -- Returns the reply if the pass is revoked or its session exists; nil if Redis has no session.
-local function keep_session(visitor, order, started, pass_end)
+local function keep_session(visitor, order, started, pass_end, issuer)
   flush()
   if redis_call('ZSCORE', REVOKED, visitor) then return make_refusal(GONE, 0) end
   local ends = redis_call('ZSCORE', ACTIVE, visitor)
+  local is_over = not ends or ends - room.session_grace_ms <= now
+  if issuer == 'expired' and is_over then return make_refusal(GONE, 0) end
   if not ends then return nil end
   local began = redis_call('ZSCORE', ADMITTED, visitor)
   if not began then return claim_session(visitor, order, ends) end

@@ -197,10 +197,11 @@ class RoomStore(PlainCommands):
         place = ticket.visitor, ticket.order, ticket.epoch
         return self._beat.submit((*place, jitter, ticket.joined_ms, ticket.signed_ms, address))
 
-    def renew(self, pass_: Pass) -> Awaitable[Standing]:
-        """Renew a session. Create the session again if Redis lost it or never knew it."""
-        admission = ""
-        if not pass_.renewed_ms:
+    def renew(self, pass_: Pass, *, is_expired: bool = False) -> Awaitable[Standing]:
+        """Renew a session. Create the session again if Redis lost it or never knew it. A pass that
+        `is_expired` counts only if its session was extended."""
+        admission = "expired" if is_expired else ""
+        if not (pass_.renewed_ms or is_expired):
             admission = "waited" if pass_.joined_ms < pass_.started_ms else "new"
         return self._renew.submit(
             (pass_.visitor, pass_.order, pass_.started_ms, pass_.expires_ms, admission)
@@ -210,6 +211,12 @@ class RoomStore(PlainCommands):
         """Remove a visitor's place or session. Return False if the visitor had neither. `why` is
         "left" or "released"; `by` is the operator's name."""
         return (await self._leave.submit((visitor, by, why))).order == 1
+
+    async def extend(self, visitor: str, extend_ms: int) -> bool:
+        """Let a visitor's session last for `extend_ms` from now, if it would end sooner, within
+        max_extension. Return False if the visitor has no session."""
+        _, has_session = await self._run("extend", [visitor, extend_ms])
+        return bool(has_session)
 
     async def undo_enter(self, visitor: str, claim: ClassClaim = NO_CLAIM) -> bool:
         """Remove a place or session whose visitor never got the reply, and make the claimed grant

@@ -1,0 +1,32 @@
+-- Lengthens a visitor's session, because the site asks for it. The end is counted from now, so a
+-- second request does not add to the first.
+-- ARGV    6 visitor  7 by how much, ms; max_extension at most
+-- RETURNS {now, 1}; or, if the visitor has no session, {now, 0}
+-- EVENTS  called, expired
+-- @include "rooms/parts/room"
+-- @include "rooms/parts/expire"
+-- @include "rooms/parts/call_next"
+
+-- Returns 1 if the visitor has a session, else 0.
+local function extend(visitor, extend_ms)
+  local started, ends = redis_call('ZSCORE', ADMITTED, visitor), redis_call('ZSCORE', ACTIVE, visitor)
+  if not started or redis_call('ZSCORE', REVOKED, visitor) then return 0 end
+  started = tonumber(started)
+  local most = to_ms(room.max_extension or 0)
+  local pass_end = math.min(now + math.min(extend_ms, most), compute_pass_end(started, now) + most)
+  if pass_end + room.session_grace_ms > tonumber(ends) then
+    stats.last_end = math.max(stats.last_end or 0, pass_end)
+    store_session(visitor, started, pass_end + room.session_grace_ms)
+  end
+  return 1
+end
+
+local function run(KEYS, ARGV)
+  begin(KEYS, ARGV)
+  measure_elapsed()
+  local has_session = extend(ARGV[6], tonumber(ARGV[7]))
+  expire()
+  call_next()
+  finish()
+  return {now, has_session}
+end

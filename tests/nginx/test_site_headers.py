@@ -1,0 +1,86 @@
+"""The site ends and extends visits, by headers of its responses that only nginx reads."""
+
+import socket
+import time
+
+import pytest
+
+from tests.support.nginx_client import Visitor
+from tests.support.processes import free_port, wait_until
+from tests.support.site import Site, gated
+
+RELEASE, EXTEND = "/any?say=X-Waitroom-Release:1", "/any?say=X-Waitroom-Extend:600"
+
+
+@pytest.fixture
+def site():
+    address = f"127.0.0.1:{free_port()}"
+    report = (
+        f"access_log syslog:server={address},nohostname,tag=waitroom_visit waitroom_visit "
+        "if=$waitroom_asked_by_site;"
+        "proxy_hide_header X-Waitroom-Release; proxy_hide_header X-Waitroom-Extend;"
+    )
+    one = {"total_active_users": 1}
+    rooms = {
+        "shop": {**one, "release_by_header": True},
+        "desk": {**one, "session_duration": 5, "max_extension": 30},
+    }
+    with Site(
+        rooms=rooms,
+        settings={"health_listen": address},
+        locations=gated("/", report) + gated("/desk/", report, room="desk"),
+    ) as site:
+        site.health = address
+        yield site
+
+
+def count_results(site):
+    """Return how many reports had each result."""
+    text = Visitor(site.ops[0]).get("/metrics").text
+    lines = [line for line in text.splitlines() if line.startswith("waitroom_site_reports_total{")]
+    return {
+        line.partition('result="')[2].partition('"')[0]: float(line.split()[-1]) for line in lines
+    }
+
+
+def test_a_response_ends_the_visit(site):
+    """The next visitor gets the slot. The visitor does not see the header. A header that the room
+    does not allow has no effect, and neither has a report without a valid cookie."""
+    first, second = Visitor(site.url), Visitor(site.url)
+    assert first.get("/any").status == 200
+    assert second.get("/any").waits
+    reply = first.get(EXTEND)
+    assert (reply.status, reply.headers.get("X-Waitroom-Extend")) == (200, None)
+    host, port = site.health.split(":")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as forged:
+        head = b"<190>Nov 22 04:33:00 waitroom_visit: "
+        for data in (b"shop|waitroom_shop=k~made-up|1|", b"nobody|waitroom_x=1|1|", b"shop||1|1"):
+            forged.sendto(head + data, (host, int(port)))
+    wait_until(lambda: count_results(site).get("unbelieved") == 2, "the forged reports")
+    assert second.get("/any").waits
+    reply = first.get(RELEASE)
+    assert (reply.status, reply.headers.get("X-Waitroom-Release")) == (200, None)
+    wait_until(lambda: second.get("/any").status == 200, "the slot", timeout_s=30)
+    results = count_results(site)
+    assert (results["released"], results["not_allowed"], results["unreadable"]) == (1, 1, 1)
+
+
+def test_the_first_page_of_a_visit_ends_it(site):
+    """Its cookie comes with the same response."""
+    assert Visitor(site.url).get(RELEASE).status == 200
+    wait_until(lambda: count_results(site).get("released") == 1, "the end")
+
+
+def test_a_response_extends_the_visit(site):
+    """The visitor comes back with a pass that expired long ago, and is still inside."""
+    first, second = Visitor(site.url), Visitor(site.url)
+    reply = first.get("/desk" + EXTEND)
+    assert reply.status == 200
+    [cookie] = [text for text in reply.all("Set-Cookie") if text.startswith("waitroom_desk")]
+    assert 30 < int(cookie.partition("Max-Age=")[2].partition(";")[0]) <= 35
+    assert second.get("/desk/any").waits
+    wait_until(lambda: count_results(site).get("extended") == 1, "the extension")
+    time.sleep(12)  # a session of 5 s and its grace
+    assert second.get("/desk/any").waits
+    assert first.get("/desk/any").status == 200
+    assert second.get("/desk/any").waits
