@@ -31,6 +31,7 @@ REASONS = {
     "needs a clone": r"^\[sh\].*\b(?:make|git) \w",
     "needs a draw": r"^\[sh\].*\bverify-draw\b",
     "needs PHP": r"^\[php\]",
+    "needs Ruby": r"^\[ruby\]",
     "needs your tables": r"^\[sql\]",
 }
 
