@@ -291,12 +291,23 @@ class Settings(HistorySection):
     @property
     def warnings(self) -> list[str]:
         """Return a line for each setting that is allowed but probably a mistake."""
-        return self._store_warnings + [
+        listens = bool(self.health_listen)
+        adaptive = (
+            f"rooms.{name}.adaptive.{warning}"
+            for name, room in self.rooms.items()
+            for warning in (
+                room.adaptive.find_warnings(room.total_active_users, is_listening=listens)
+                if room.adaptive
+                else ()
+            )
+        )
+        rules = (
             f"{kind}.{name}.{warning}"
             for kind, rules in (("limits", self.limits), ("targets", self.targets))
             for name, rule in rules.items()
             for warning in rule.warnings
-        ]
+        )
+        return [*self._store_warnings, *adaptive, *rules]
 
     @property
     def _store_warnings(self) -> list[str]:

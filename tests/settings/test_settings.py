@@ -372,6 +372,28 @@ def test_values_of_keys_that_no_fields_can_make(write, pattern, good, bad):
     ]
 
 
+@pytest.mark.parametrize(
+    ("adaptive", "more", "words"),
+    [
+        ("p90 = 1.2", 'health_listen = "127.0.0.1:8403"', []),
+        ('p90 = 0.02\nmin = 50\nmode = "off"', "", []),
+        ("p90 = 1.2", "", ["health_listen is not set, so no response is ever counted"]),
+        (
+            "p90 = 0.02\nmin = 50",
+            'health_listen = "127.0.0.1:8403"',
+            ["min: 50 leaves nothing to find below total_active_users = 50", "p90: few sites"],
+        ),
+    ],
+)
+def test_targets_of_an_adaptive_room_that_make_no_sense(write, adaptive, more, words):
+    room = f"[rooms.shop]\ntotal_active_users = 50\n[rooms.shop.adaptive]\n{adaptive}"
+    said = warnings_of(write, f"{more}\n{room}")
+    assert [
+        line.startswith(f"rooms.shop.adaptive.{start}")
+        for line, start in zip(said, words, strict=True)
+    ] == [True] * len(words), said
+
+
 def test_a_key_that_no_call_can_have_is_an_error(write):
     """It has a space, or is too long."""
     path = write(

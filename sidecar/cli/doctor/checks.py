@@ -91,6 +91,12 @@ def check_changes(visit: Visit) -> Iterator[Finding]:
         yield get_finding("changed", what=what, back=back)
 
 
+def check_site_reports(visit: Visit) -> Iterator[Finding]:
+    """Check that nginx reports the responses of the site behind an adaptive room."""
+    if visit.unheard:
+        yield get_finding("unheard", room=visit.room, inside=visit.unheard)
+
+
 def check_gate(visit: Visit) -> Iterator[Finding]:
     """Check that the page is protected by a room."""
     prefetch, first = visit.prefetch, visit.first
@@ -465,6 +471,7 @@ CHECKS: tuple[Callable[[Visit], Iterator[Finding]], ...] = (
     check_replicas,
     check_room,
     check_changes,
+    check_site_reports,
     check_store,
     check_gate,
     check_spellings,

@@ -22,7 +22,7 @@ import aiohttp
 from yarl import URL
 
 from sidecar.cli.doctor.site_response import SiteResponse
-from sidecar.cli.replica_client import ReplicaOptions
+from sidecar.cli.replica_client import ReplicaOptions, Room
 from sidecar.cli.rooms.changed import find_changed, read_rooms
 from sidecar.kit.egress import open_session
 from sidecar.kit.names import SEPARATOR
@@ -141,6 +141,8 @@ class Visit:
     #: Each setting of the room that was changed at run time, and the command that takes it back, if
     #: the site and its token are on this machine.
     changed: list[tuple[str, str]] = field(default_factory=list)
+    #: How many visitors are inside an adaptive room for which nginx reports no response.
+    unheard: int = 0
     #: The folder in which nginx on this machine caches the sidecar's verdicts. None if unknown.
     verdict_folder: Path | None = None
 
@@ -244,8 +246,9 @@ async def visit_site(
             await _send_visits(client, visit)
             if settings or visit.is_loopback:
                 rooms = await asyncio.to_thread(read_rooms, ReplicaOptions())
-                named = (room for room in rooms if room["room"] == visit.room)
+                named = [room for room in rooms if room["room"] == visit.room]
                 visit.changed = [change for room in named for change in find_changed(room)]
+                visit.unheard = sum(map(_count_unheard, named))
             visit.late_prefetch = await client.get(visit.page, _BROWSER, _PREFETCH)
             visit.late_poll = await client.get(visit.status_url.with_query(client="1"), _JSON)
         finally:
@@ -404,6 +407,13 @@ async def _find_unreachable_replicas(settings: str) -> dict[str, str]:
         else:
             writer.close()
     return errors
+
+
+def _count_unheard(room: Room) -> int:
+    """Return how many visitors, beside the doctor's, are inside an adaptive room of which nginx
+    reports no response. A site that says little is no reason to worry."""
+    site = room.get("site")
+    return max(0, room["active"] - 2) if site and not site["responses"] else 0
 
 
 async def _release_places(client: _Client, visit: Visit) -> None:

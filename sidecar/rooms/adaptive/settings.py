@@ -9,6 +9,9 @@ from sidecar.kit.setting_types import Count, Seconds
 from sidecar.rooms.adaptive.controller import Learned, Targets
 from sidecar.visitors.classes import table_validator
 
+#: A target below this is probably a mistake, such as ms for s.
+FASTEST_P90_S = 0.05
+
 
 class AdaptiveSettings(BaseModel):
     """What the site behind a room may take, at most."""
@@ -34,6 +37,20 @@ class AdaptiveSettings(BaseModel):
     def targets(self, cap: int) -> Targets:
         """Return the targets of a room with this cap."""
         return Targets(self.p90, self.max_errors, min(self.min, cap), cap)
+
+    def find_warnings(self, cap: int, *, is_listening: bool) -> list[str]:
+        """Return what makes no sense for a room with this cap, and what to do about it."""
+        if self.mode == "off":
+            return []
+        warnings = {
+            f"min: {self.min} leaves nothing to find below total_active_users = {cap}. Set min to "
+            "what the site surely bears, or raise total_active_users": self.min >= cap,
+            f"p90: few sites respond in {self.p90} s even without load, so the room would stay at "
+            "min. Set it above the p90 of a quiet hour": (self.p90 or 1) < FASTEST_P90_S,
+            "health_listen is not set, so no response is ever counted. Set it, such as "
+            '"127.0.0.1:8403", and include waitroom/health.conf in nginx': not is_listening,
+        }
+        return [warning for warning, holds in warnings.items() if holds]
 
     def lower(self, cap: int, learned: Learned | None) -> int:
         """Return how many visitors may be inside now, as rooms/lua/parts/openings.lua does."""

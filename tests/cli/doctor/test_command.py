@@ -8,7 +8,8 @@ from click.testing import CliRunner
 from sidecar.cli import main
 from sidecar.cli.doctor.findings import Finding, Level, format_findings
 from sidecar.cli.output import add_colour
-from tests.support.processes import free_port
+from tests.support.nginx_client import Visitor
+from tests.support.processes import free_port, wait_until
 from tests.support.site import ADMIN_TOKEN, PLAIN_LOCATION, Site
 
 
@@ -53,6 +54,25 @@ def test_a_setting_that_was_changed_at_run_time_is_marked(site, monkeypatch):
     assert done.exit_code == 0
     site.admin("PATCH", "/rooms/shop", {"total_active_users": None})
     assert "run time" not in examine().output
+
+
+def test_an_adaptive_room_that_nginx_never_reports_to_is_a_problem(site, monkeypatch):
+    """While visitors are inside. Only nginx' side is missing here, and the fix names both."""
+    monkeypatch.setenv("WAITROOM_URL", site.ops[0])
+    monkeypatch.setenv("WAITROOM_TOKEN", ADMIN_TOKEN)
+    ports = ["--ops-port", str(free_port()), "--edge-port", str(free_port())]
+    site.admin("PATCH", "/rooms/shop", {"adaptive": {"p90": 1.2}})
+    for _ in range(5):
+        assert Visitor(site.url).get("/page").status == 200
+    wait_until(lambda: site.room()["site"] is not None, "the first tick", timeout_s=20)
+    done = CliRunner().invoke(main, ["doctor", f"{site.url}/page", *ports])
+    assert done.exit_code == 1
+    assert "problem  room 'shop' is adaptive, but nginx reports no response" in done.output
+    assert "`health_listen`" in done.output
+    assert "`include waitroom/health.conf;`" in done.output
+    site.admin("PATCH", "/rooms/shop", {"adaptive": None})
+    done = CliRunner().invoke(main, ["doctor", f"{site.url}/page", *ports])
+    assert "adaptive" not in done.output
 
 
 @pytest.mark.parametrize(
