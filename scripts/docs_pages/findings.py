@@ -47,6 +47,7 @@ _EXAMPLES = {
 _OTHERS = {
     "odd_path": {"path": "//health/tickets"},
     "bare_error_page": {"path": "/assets/waitroom-doctor"},
+    "unheard": {"inside": 40},
     "changed": {"what": "shop: total_active_users: 1, file: 300"},
     "untrusted": {"error": "its certificate is not trusted"},
     "sidecar_fails": {"status": 500},

@@ -27,7 +27,7 @@ from sidecar.kit.errors import StoreError
 from sidecar.kit.tasks import stop_workers
 from sidecar.limits.metrics import LimitMetrics
 from sidecar.rooms.service import WaitingRoom, WaitingRooms
-from sidecar.rooms.statistics import STAGE_WITHOUT_CALLS
+from sidecar.rooms.statistics import STAGE_WITHOUT_CALLS, describe_site
 from sidecar.visitors.model import Phase
 from sidecar.webhooks.metrics import WebhookMetrics
 
@@ -192,6 +192,8 @@ class Alerts:
         }
         if snapshot.wait_ms is not None:
             figures["wait_seconds"] = snapshot.wait_ms / 1000
+        if site := describe_site(settings.adaptive, snapshot):
+            figures["site_responses"] = site["responses"]
         return figures
 
     def _compute_room_increases(

@@ -12,10 +12,12 @@ from sidecar.history.metrics import HistoryMetrics
 from sidecar.http.metrics import Metrics
 from sidecar.jobs.metrics import JobMetrics
 from sidecar.limits.metrics import LimitMetrics
+from sidecar.rooms.adaptive.controller import Learned
 from sidecar.rooms.service import WaitingRooms
 from sidecar.webhooks.metrics import WebhookMetrics
 from tests.support.monitoring import RULES
 from tests.support.rooms import new_room_name
+from tests.support.visitors import go_in
 
 JUDGED = [alert for alert in alert_pages.ALERTS if "when" in alert]
 
@@ -55,7 +57,8 @@ def test_the_files_are_those_of_the_table():
 
 async def test_every_figure_of_a_condition_is_computed(watched, monkeypatch):
     """Those of rooms, limits, webhooks, the history, targets and the site."""
-    site, alerts = await watched()
+    site, alerts = await watched(adaptive='{"p90": 1}')
+    await site.room.store.store_learned(Learned().to_json(), expected="")
     judged = set()
     monkeypatch.setattr(alerts, "_match_rules", lambda figures: judged.update(figures) or ())
     alerts._jobs = Mock(targets=[Mock()])
@@ -82,6 +85,22 @@ async def test_a_queue_that_stands_fires_after_the_rules_time(watched):
     assert await look(site, alerts) == set()
     assert ("WaitroomLineStands", name) not in await later(site, alerts, 20)
     assert ("WaitroomLineStands", name) in await later(site, alerts, 20)
+
+
+async def test_a_site_without_signal_fires_while_visitors_are_inside(watched):
+    """Only of an adaptive room, and only as long as nginx reports nothing."""
+    site, alerts = await watched(
+        total_active_users=99, session_duration=7200, adaptive='{"p90": 1}'
+    )
+    store, alert = site.room.store, ("WaitroomSiteNoSignal", site.room.name)
+    await store.store_learned(Learned().to_json(), expected="")
+    for _ in range(10):
+        await go_in(store)
+    assert alert not in await later(site, alerts, 9)
+    assert alert in await later(site, alerts, 3)
+    heard = Learned(responses=1).to_json()
+    await store.store_learned(heard, expected=await store.read_learned())
+    assert alert not in await later(site, alerts, 1)
 
 
 async def test_what_is_held_on_purpose_does_not_stand(watched):

@@ -37,14 +37,22 @@ class AdaptiveMetrics(MetricSet):
     errors = gauge(
         "waitroom_site_error_share", "The share of errors, from 0 to 1." + SHARED, "room"
     )
+    responses = gauge(
+        "waitroom_site_responses",
+        "Responses that nginx reported in the time of the p90, at most five minutes. Absent unless "
+        "the room is adaptive." + SHARED,
+        "room",
+    )
     state = gauge(
         "waitroom_adaptive_state", "1 for the state that the site is in." + SHARED, "room", "state"
     )
 
     def export(self, room: str, learned: Learned | None) -> None:
-        """Export what a room has learned."""
+        """Export what a room has learned. None: nothing yet, or it is not adaptive any more."""
         if learned is None:
+            self.responses.remove(room)
             return
+        self.responses.labels(room).set(learned.responses)
         self.ceiling.labels(room).set(int(learned.ceiling))
         self.p90.labels(room).set(learned.p90_s)
         self.errors.labels(room).set(learned.error_share)

@@ -34,8 +34,10 @@ async def adapt_forever(rooms: WaitingRooms, metrics: Metrics) -> None:
         await asyncio.sleep(TICK_S)
         await asyncio.gather(*(_try_to_adapt(room) for room in rooms))
         for room in rooms:
-            if room.snapshot and room.settings.adaptive:
-                metrics.of(AdaptiveMetrics).export(room.name, room.snapshot.learned)
+            adaptive = room.settings.adaptive
+            is_on = room.snapshot is not None and adaptive is not None and adaptive.mode != "off"
+            learned = room.snapshot.learned if room.snapshot and is_on else None
+            metrics.of(AdaptiveMetrics).export(room.name, learned)
 
 
 async def _try_to_adapt(room: WaitingRoom) -> None:
