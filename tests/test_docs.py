@@ -15,7 +15,7 @@ from tests.support.markdown import find_problems
 from tests.support.site import ROOT
 
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
-NAMES = [*(str(page.relative_to(ROOT)) for page in PAGES), *(f"docs/{name}" for name in BUILT)]
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +35,12 @@ def tree(tmp_path_factory):
 def test_a_page_is_shown_as_it_is_meant(tree, name):
     """Nothing in it is broken."""
     assert find_problems(tree / name) == []
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_a_link_to_a_page_from_the_code_leads_to_its_title(name):
+    """On a code host, where the page says how it is made."""
+    assert (ROOT / "docs" / name).read_text().partition("\n")[0] == BUILT[name]().partition("\n")[0]
 
 
 #: A command that installs, not one of the pinned versions that only a clone has, and in it what a

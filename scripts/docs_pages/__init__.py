@@ -23,7 +23,8 @@ from scripts.docs_pages import (
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 
-#: Made from the code for the site, and not kept: the text of each page, by its file.
+#: Made from the code for the site: the text of each page, by its file. docs/ keeps a page of that
+#: name for readers on a code host, which says how it is made.
 BUILT = {
     "commands.md": commands.page,
     "doctor-findings.md": findings.page,
