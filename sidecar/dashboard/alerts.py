@@ -182,7 +182,7 @@ class Alerts:
             "waiting": snapshot.waiting,
             "active": snapshot.active,
             "arrived": snapshot.active - snapshot.provisional,
-            "cap": settings.total_active_users,
+            "cap": settings.find_cap(snapshot.learned),
             **self._compute_room_increases(room.name, snapshot.counters, now_ms),
             "held": _is_held(room),
             "shield_up": int(now_ms < snapshot.shield_until_ms),

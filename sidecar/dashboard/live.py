@@ -55,7 +55,7 @@ SNAPSHOT_FIELDS = (
 #: The fields of a room that a wall display shows. The pages of 0.1.0 need `mode`.
 WALL_FIELDS = (
     *("room", "now_ms", "state", "mode", "phase", "away", "event", "coming"),
-    *("waiting", "active", "provisional", "wait_seconds", "a_minute"),
+    *("waiting", "active", "provisional", "wait_seconds", "a_minute", "cap"),
 )
 #: What the charts show of each minute of the last hour.
 CHART_FIELDS = (
@@ -121,8 +121,7 @@ class Live(LongPolls):
         """Return the event for a wall display, with a room's figures, without settings and ids."""
         room = next(room for room in self._rooms if room.name == name)
         fields = self._describe_room(room)
-        shown = {key: fields.get(key) for key in WALL_FIELDS}
-        return encode_event("now", {**shown, "cap": room.settings.total_active_users})
+        return encode_event("now", {key: fields.get(key) for key in WALL_FIELDS})
 
     def refresh(self) -> None:
         """Collect the data of all rooms now, not at the next interval."""
@@ -236,7 +235,6 @@ class Live(LongPolls):
                 **{name: getattr(snapshot, name) for name in SNAPSHOT_FIELDS},
                 "wait_seconds": None if snapshot.wait_ms is None else snapshot.wait_ms // 1000,
                 "lines": describe_sub_queues(settings, snapshot),
-                "cap": settings.find_cap(snapshot.learned),
                 "adaptive": describe_site(settings.adaptive, snapshot),
                 "p90_target": settings.adaptive and settings.adaptive.p90,
                 "as_of_ms": snapshot.now_ms,
@@ -248,6 +246,7 @@ class Live(LongPolls):
             "now_ms": now_ms,
             "state": name_state(settings, None if is_away else snapshot),
             "mode": settings.mode,
+            "cap": settings.find_cap(snapshot.learned if snapshot else None),
             "stopped": find_stop(acts, settings, room.file_settings),
             "phase": moments.phase,
             "event": _describe_event(moments.event),

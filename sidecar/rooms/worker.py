@@ -67,7 +67,8 @@ async def _refresh(room: WaitingRoom, metrics: RoomMetrics) -> bool:
 
 def _export_settings(room: WaitingRoom, metrics: RoomMetrics) -> None:
     name, settings = room.name, room.settings
-    metrics.cap.labels(name).set(settings.total_active_users)
+    learned = room.snapshot.learned if room.snapshot else None
+    metrics.cap.labels(name).set(settings.find_cap(learned))
     metrics.session_duration.labels(name).set(settings.session_duration)
     metrics.queue_all.labels(name).set(settings.queue_all)
     metrics.suspended.labels(name).set(room.is_open)

@@ -6,14 +6,16 @@ from unittest.mock import Mock
 import pytest
 
 from scripts.docs_pages import alerts as alert_pages
-from sidecar.dashboard.alerts import AT_ONCE_S, Alerts, Increases
+from sidecar.dashboard.alerts import AT_ONCE_S, Alerts, Increases, sum_samples
 from sidecar.dashboard.pages import load_files
 from sidecar.history.metrics import HistoryMetrics
 from sidecar.http.metrics import Metrics
 from sidecar.jobs.metrics import JobMetrics
 from sidecar.limits.metrics import LimitMetrics
 from sidecar.rooms.adaptive.controller import Learned
+from sidecar.rooms.metrics import RoomMetrics
 from sidecar.rooms.service import WaitingRooms
+from sidecar.rooms.worker import refresh_once
 from sidecar.webhooks.metrics import WebhookMetrics
 from tests.support.monitoring import RULES
 from tests.support.rooms import new_room_name
@@ -101,6 +103,20 @@ async def test_a_site_without_signal_fires_while_visitors_are_inside(watched):
     heard = Learned(responses=1).to_json()
     await store.store_learned(heard, expected=await store.read_learned())
     assert alert not in await later(site, alerts, 1)
+
+
+async def test_a_full_adaptive_room_is_not_one_that_lets_nobody_in(watched):
+    """The cap in force is its ceiling, for the dashboard and for Prometheus."""
+    adaptive = '{"mode": "on", "p90": 1, "min": 1}'
+    site, alerts = await watched(
+        total_active_users=99, session_duration=7200, heartbeat_timeout=7200, adaptive=adaptive
+    )
+    await site.enters()
+    await site.check()
+    fires = await later(site, alerts, 20)
+    assert ("WaitroomNobodyAdmitted", site.room.name) not in fires
+    assert await refresh_once(WaitingRooms([site.room]), site.metrics)
+    assert sum_samples(site.metrics.of(RoomMetrics).cap) == {(site.room.name,): 1}
 
 
 async def test_what_is_held_on_purpose_does_not_stand(watched):

@@ -177,7 +177,7 @@ function sum(rooms) {
     [
       `${number(rooms.length)} ${rooms.length === 1 ? 'room' : 'rooms'}${counts.length ? ` (${counts.join(', ')})` : ''}`,
       `${number(total(each => each.waiting))} waiting`,
-      `${number(total(each => each.active))} of ${number(total(each => each.settings.total_active_users))} inside`,
+      `${number(total(each => each.active))} of ${number(total(each => each.cap ?? each.settings.total_active_users))} inside`,
       `${rate(total(each => each.a_minute?.admitted))} let in a minute`,
     ].join(' · '),
   );
@@ -196,7 +196,7 @@ function room(state) {
       .filter(Boolean)
       .join(' · '),
     cells: [
-      `${number(state.active)} / ${number(settings.total_active_users)}`,
+      `${number(state.active)} / ${number(state.cap ?? settings.total_active_users)}`,
       number(state.waiting),
       rate(went?.admitted),
       rate(went?.ended),
