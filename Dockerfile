@@ -7,7 +7,7 @@ ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 # Without pip, which nothing needs at run time.
 RUN python -m venv --without-pip /opt/waitroom
 WORKDIR /build
-COPY constraints.txt pyproject.toml README.md ./
+COPY constraints.txt pyproject.toml hatch_build.py README.md ./
 COPY nginx/waitroom nginx/waitroom
 COPY static static
 COPY deploy/systemd deploy/systemd

@@ -282,7 +282,7 @@ def test_what_the_build_copies_is_there_and_not_ignored():
         assert not is_ignored(source), source
     project = (ROOT / "pyproject.toml").read_text()
     shared = re.findall(r'^"([\w/]+)" = "sidecar/share/', project, re.MULTILINE)
-    files = {"pyproject.toml", "README.md", "constraints.txt"}
+    files = {"pyproject.toml", "hatch_build.py", "README.md", "constraints.txt"}
     assert copied == files | {"sidecar", "client", *shared}
     # And nothing else of the repository goes to the builder.
     sent = [path.name for path in ROOT.iterdir() if not is_ignored(path.name)]

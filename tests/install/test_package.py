@@ -1,14 +1,17 @@
 """The wheels: what is installed is all that a replica needs, and all that the client needs."""
 
+import os
 import re
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
+import click
 import pytest
 
 from sidecar import __version__
+from sidecar.cli import main
 from tests.install.compose import ROOT, copy_image_files
 
 #: What a checkout has and an installation must not.
@@ -79,6 +82,28 @@ def test_the_page_and_the_includes_are_in_it(installed, source, place):
         assert (share / name).read_bytes() == (ROOT / source / name).read_bytes(), name
 
 
+def test_each_command_has_a_man_page(installed):
+    """Where `man` finds it once pip has installed it. groff reads it without a warning."""
+    folder = installed / f"waitroom-{__version__}.data" / "data" / "share" / "man" / "man1"
+    context = click.Context(main)
+    assert {page.name for page in folder.iterdir()} >= {
+        "waitroom.1",
+        "waitroom-rooms-set.1",
+        *(f"waitroom-{name}.1" for name in main.list_commands(context)),
+    }
+    for page in folder.iterdir():
+        done = subprocess.run(
+            ["man", "--warnings", "--encoding=UTF-8", "--local-file", page],
+            env={**os.environ, "LC_ALL": "C.UTF-8", "MANPAGER": "cat"},
+            capture_output=True, text=True, check=False, timeout=30,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, "")
+        assert re.search(rf"{page.stem}\s+-\s+\w", done.stdout)
+    assert files(installed / f"waitroom-{__version__}.data") == {
+        str(page.relative_to(folder.parents[3])) for page in folder.iterdir()
+    }
+
+
 def test_nothing_stray_is_in_it(installed):
     """No tests, caches, settings or keys, and the two packages only, each in one wheel."""
     names = files(installed)
@@ -86,6 +111,7 @@ def test_nothing_stray_is_in_it(installed):
     assert {name.split("/")[0] for name in names} == {
         "sidecar",
         "waitroom",
+        f"waitroom-{__version__}.data",
         f"waitroom-{__version__}.dist-info",
         f"waitroom_client-{__version__}.dist-info",
     }
