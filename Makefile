@@ -75,7 +75,7 @@ test: $(TEST)
 	@scripts/install-browser
 	@$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not full" $(ARGS)
 
-test-all: $(ALL)
+test-all: $(ALL) $(NPM)
 	@scripts/install-packages all
 	@scripts/install-browser
 	@BARE=$(BARE) $(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)

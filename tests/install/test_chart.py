@@ -6,6 +6,7 @@ helm has.
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -31,13 +32,13 @@ SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 #: The oldest that Chart.yaml names, and the three newest of those that the package knows.
 VERSIONS = ("1.29", "1.35", "1.36", "1.37")
 #: Kinds that the cluster has to learn first; no schema of Kubernetes knows them.
-LEARNED = {"ServiceMonitor", "PrometheusRule"}
+LEARNED = {"ServiceMonitor", "PrometheusRule", "HTTPRoute", "SecurityPolicy"}
 EVERYTHING: dict[str, Any] = {
     "replicas": 3,
     "store": "",
     "rooms": {
         "shop": {"total_active_users": 2_000_000, "message": 'A "sale" & more', "classes": ["a"]},
-        "tickets": {"total_active_users": 0},
+        "tickets": {"total_active_users": 0, "queueing_status_code": 429},
     },
     "extraSettings": '[limits.api]\nalgorithm = "fixed_window"\nlimit = 5\nwindow = "1m"\n',
     "secret": {"existing": "own"},
@@ -59,6 +60,7 @@ EVERYTHING: dict[str, Any] = {
     "jobs": {"enabled": True},
     "migrate": {"enabled": True},
     "ingress": {"enabled": True, "open": ["/assets"], "tlsSecret": "cert"},
+    "gateway": {"enabled": True, "room": "tickets", "open": ["/assets"]},
 }  # fmt: skip
 
 
@@ -285,6 +287,64 @@ def test_the_ingress_names_a_room_that_there_is(render):
     assert [path["path"] for path in paths] == ["/_waitroom"]
 
 
+def validate(documents: list[dict[str, Any]]) -> subprocess.CompletedProcess[str]:
+    """Validate documents of a Gateway, by npm's packages of their schemas."""
+    script = Path(__file__).with_name("chart") / "validate.mjs"
+    return subprocess.run(
+        ["node", script], input=json.dumps(documents), capture_output=True, text=True, check=False,
+        timeout=60,
+    )  # fmt: skip
+
+
+@pytest.mark.full
+def test_a_gateway_takes_the_routes_and_the_policy(render):
+    """By the schemas of the Gateway API and of Envoy Gateway, which refuse what is wrong."""
+    kinds = ("HTTPRoute", "SecurityPolicy")
+    documents = [document for document in render(EVERYTHING) if document["kind"] in kinds]
+    assert [document["kind"] for document in documents] == [
+        "HTTPRoute",
+        "SecurityPolicy",
+        "HTTPRoute",
+    ]
+    done = validate(documents)
+    assert done.returncode == 0, done.stderr
+    for index, part, wrong in (
+        (0, "hostnames", "shop.example"), (1, "extAuth", {"http": {"path": 5}}), (2, "rules", [5]),
+    ):  # fmt: skip
+        spoilt = deepcopy(documents)
+        spoilt[index]["spec"][part] = wrong
+        assert validate(spoilt).returncode, part
+
+
+def test_the_policy_is_that_of_the_page(render):
+    """Envoy asks the room that there is, with the headers of docs/envoy.md, and without those that
+    only a proxy may set; the open paths are the page's."""
+    for room, problem in (("stage", 'there is no room "stage"'), ("shop", "queueing_status_code")):
+        with pytest.raises(ValueError, match=problem):
+            render({"gateway": {"enabled": True, "room": room}})
+    documents = render(EVERYTHING, release="sale")
+    named = {(document["kind"], document["metadata"]["name"]): document for document in documents}
+    policy = named["SecurityPolicy", "sale-waitroom-site"]["spec"]
+    (target,) = policy["targetRefs"]
+    assert (target["kind"], target["name"]) in named
+    asked = policy["extAuth"]["http"]
+    assert asked["path"] == "/gate/tickets"
+    assert ("Service", asked["backendRefs"][0]["name"]) in named
+    page = (ROOT / "docs" / "envoy.md").read_text()
+    allowed = re.search(r"allowed_headers:(.*?)http_service:", page, re.DOTALL)
+    names = re.findall(r"(exact|prefix): ([\w-]+)", allowed[1])
+    headers = policy["extAuth"]["headersToExtAuth"]
+    for kind, name in names:
+        assert any(each.startswith(name) if kind == "prefix" else each == name for each in headers)
+    prefixes = tuple(name for _, name in names)
+    assert [each for each in headers if not each.startswith(prefixes)] == ["x-forwarded-proto"]
+    endpoints, assets = named["HTTPRoute", "sale-waitroom-open"]["spec"]["rules"]
+    removed = endpoints["filters"][0]["requestHeaderModifier"]["remove"]
+    listed = re.search(r"request_headers_to_remove: \[(.*?)\]", page)
+    assert removed == ["x-real-ip", *listed[1].split(", ")]
+    assert f"regex: '{assets['matches'][0]['path']['value']}'" in page
+
+
 def test_an_empty_list_lets_nobody_in(render):
     """A rule without `from` would let everybody in."""
     policy = find(render({"networkPolicy": {"edgeFrom": [], "opsFrom": []}}), "NetworkPolicy")
@@ -305,6 +365,7 @@ def test_the_schema_takes_the_values(over):
         {"replica": 3}, {"replicas": 0}, {"store": "mysql://x"},
         {"rooms": {"Shop": {"total_active_users": 1}}}, {"rooms": {"other": {}}},
         {"ingress": {"service": {"name": "shop", "port": "http"}}},
+        {"gateway": {"parentRefs": []}}, {"gateway": {"open": ["/a.css"]}},
     ],
 )  # fmt: skip
 def test_the_schema_refuses_mistakes(over):
