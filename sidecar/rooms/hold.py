@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from sidecar.kit.moments import Moment
-from sidecar.rooms.adaptive.signals import Counts
+from sidecar.rooms.adaptive.signals import RESPONSES, Counts
 from sidecar.visitors.classes import table_validator
 
 #: How long a room is held after its site was last found ill, in seconds. If all replicas die, the
@@ -52,7 +52,7 @@ def find_illness(
         max_p90_s: The highest p90 of the response times in seconds, or None.
         is_held: Whether the room is held now.
     """
-    counts = next((c for c in map(count, _WINDOWS_S) if c.responses >= _ENOUGH), None)
+    counts = next((c for c in map(count, _WINDOWS_S) if c[RESPONSES] >= _ENOUGH), None)
     factor, p90_s = _WELL if is_held else 1, counts.percentile_s(0.9) if counts else 0.0
     if counts and max_errors is not None and counts.error_share > factor * max_errors:
         return f"{counts.error_share:.0%} of the responses are errors, limit {max_errors:.0%}"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
-from sidecar.rooms.adaptive.signals import Counts
+from sidecar.rooms.adaptive.signals import ERRORS, RESPONSES, Counts
 
 #: How often the law runs, in seconds.
 TICK_S = 5
@@ -141,11 +141,11 @@ def tick(learned: Learned, targets: Targets, reading: Reading) -> None:
     learned.ticks = min(ticks, learned.ticks + 1)
     # Exponential smoothing, whose values are half a stay old on average, as a stay's mean is.
     learned.past += (inside - learned.past) * max(1 / learned.ticks, 2 / ticks)
-    window = next((w for w in WINDOWS_S if count(w).responses >= ENOUGH), WINDOWS_S[-1])
+    window = next((w for w in WINDOWS_S if count(w)[RESPONSES] >= ENOUGH), WINDOWS_S[-1])
     counts = count(window)
-    learned.responses = counts.responses
+    learned.responses = counts[RESPONSES]
     learned.p90_s, learned.error_share = counts.percentile_s(0.9), counts.error_share
-    if counts.responses < FEWEST or _is_silent(learned, inside, count(SILENCE_S)):
+    if counts[RESPONSES] < FEWEST or _is_silent(learned, inside, count(SILENCE_S)):
         learned.state, learned.above = "no signal", 0
         most = min(learned.ceiling, inside + 1, learned.good or float("inf"))
         learned.ceiling = max(_at_once(learned, targets), most)
@@ -175,7 +175,7 @@ def find_strain(targets: Targets, counts: Counts) -> float:
     strains = [0.0]
     if targets.p90_s is not None:
         strains.append(counts.percentile_s(0.9) / targets.p90_s)
-    if targets.max_errors is not None and counts.errors >= FEWEST_ERRORS:
+    if targets.max_errors is not None and counts[ERRORS] >= FEWEST_ERRORS:
         strains.append(counts.error_share / targets.max_errors)
     return max(strains)
 
@@ -189,10 +189,10 @@ def _is_silent(learned: Learned, inside: int, recent: Counts) -> bool:
     """Return True if far fewer responses come than usual from so many visitors."""
     usual = learned.usual or 0.0
     due = SILENCE_S * inside * usual
-    if due >= 30 and recent.responses < 0.1 * due:
+    if due >= 30 and recent[RESPONSES] < 0.1 * due:
         return True
     if inside:
-        seen = recent.responses / SILENCE_S / inside
+        seen = recent[RESPONSES] / SILENCE_S / inside
         usual = usual or seen
         learned.usual = usual + (seen - usual) * TICK_S / LONG_S
     return False
@@ -225,7 +225,7 @@ def _cut(learned: Learned, targets: Targets, site: _Site) -> None:
     late = failed = 0.0
     if targets.p90_s is not None and (p90 := counts.percentile_s(0.9)) > targets.p90_s:
         # Little's law: so many visitors wait for a response for longer than they should.
-        per_s = counts.responses / site.window / counts.share
+        per_s = counts[RESPONSES] / site.window / counts.share
         late = per_s * counts.mean_s * (1 - targets.p90_s / p90)
     if targets.max_errors is not None:
         failed = inside * max(0.0, counts.error_share - targets.max_errors)

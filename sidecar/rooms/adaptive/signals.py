@@ -1,8 +1,8 @@
 """Counts sampled responses of the site, and summarises those of the last seconds."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 #: How long a step of counts is, in seconds.
 STEP_S = 5
@@ -20,65 +20,48 @@ def find_bucket(seconds: float) -> str:
     return str(round(math.log(max(seconds, 0.001) * 1000, _GROWTH)))
 
 
-@dataclass(slots=True)
-class Counts:
-    """Counts of sampled responses: their number, errors, and a histogram of response times."""
-
-    responses: int = 0
-    errors: int = 0
-    sum_ms: int = 0
-    percent: int = 0
-    #: Number of responses by the index of their bucket.
-    buckets: dict[int, int] = field(default_factory=dict)
-
-    def add(self, values: Mapping[str, int]) -> None:
-        """Add counts as a hash in Redis has them."""
-        for name, number in values.items():
-            if name == RESPONSES:
-                self.responses += number
-            elif name == ERRORS:
-                self.errors += number
-            elif name == SUM_MS:
-                self.sum_ms += number
-            elif name == PERCENT:
-                self.percent += number
-            else:
-                self.buckets[int(name)] = self.buckets.get(int(name), 0) + number
+class Counts(Counter[str]):
+    """Counts of sampled responses: their number, errors, and a histogram of response times. The
+    other names are buckets."""
 
     @property
     def timed(self) -> int:
         """The number of responses with a time. A quick error has none."""
-        return sum(self.buckets.values())
+        return sum(number for _, number in self._find_buckets())
 
     @property
     def share(self) -> float:
         """The share of responses that nginx reports, from 0 to 1."""
-        return self.percent / 100 / self.responses if self.responses else 1.0
+        return self[PERCENT] / 100 / self[RESPONSES] if self[RESPONSES] else 1.0
 
     @property
     def mean_s(self) -> float:
         """The mean response time in seconds; 0 without responses."""
-        return self.sum_ms / 1000 / max(1, self.timed)
+        return self[SUM_MS] / 1000 / max(1, self.timed)
 
     @property
     def error_share(self) -> float:
         """The share of errors, from 0 to 1."""
-        return self.errors / max(1, self.responses)
+        return self[ERRORS] / max(1, self[RESPONSES])
 
     def percentile_s(self, share: float) -> float:
         """Return a percentile of the response times in seconds, such as 0.9 for the p90, within
         5 %. Return 0 without responses."""
         rest = math.floor(share * self.timed)
-        for bucket, number in sorted(self.buckets.items()):
+        for bucket, number in sorted(self._find_buckets()):
             rest -= number
             if rest < 0:
                 return float(_GROWTH**bucket / 1000)
         return 0.0
+
+    def _find_buckets(self) -> list[tuple[int, int]]:
+        names = self.keys() - {RESPONSES, ERRORS, SUM_MS, PERCENT}
+        return [(int(name), self[name]) for name in names]
 
 
 def sum_counts(steps: Iterable[Mapping[str, int]]) -> Counts:
     """Return the sum of several steps."""
     total = Counts()
     for values in steps:
-        total.add(values)
+        total.update(values)
     return total
