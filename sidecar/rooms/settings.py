@@ -291,8 +291,19 @@ class RoomSettings(BaseModel):
     @property
     def is_site_measured(self) -> bool:
         """Whether nginx's reports of the site's responses are used."""
-        limits = self.pause_on_error_share, self.pause_on_response_time
-        return limits != (None, None) or (self.adaptive is not None and self.adaptive.mode != "off")
+        return bool({*self.reported_settings} - {"max_extension", "release_by_header"})
+
+    @property
+    def reported_settings(self) -> list[str]:
+        """The settings in use that need nginx's reports (`health_listen`)."""
+        used = {
+            "adaptive": self.adaptive is not None and self.adaptive.mode != "off",
+            "pause_on_error_share": self.pause_on_error_share is not None,
+            "pause_on_response_time": self.pause_on_response_time is not None,
+            "max_extension": self.max_extension is not None,
+            "release_by_header": self.release_by_header,
+        }
+        return [name for name, is_used in used.items() if is_used]
 
     @property
     def slow_s(self) -> float | None:

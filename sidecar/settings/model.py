@@ -291,15 +291,18 @@ class Settings(HistorySection):
     @property
     def warnings(self) -> list[str]:
         """Return a line for each setting that is allowed but probably a mistake."""
-        listens = bool(self.health_listen)
         adaptive = (
             f"rooms.{name}.adaptive.{warning}"
             for name, room in self.rooms.items()
-            for warning in (
-                room.adaptive.find_warnings(room.total_active_users, is_listening=listens)
-                if room.adaptive
-                else ()
-            )
+            if room.adaptive
+            for warning in room.adaptive.find_warnings(room.total_active_users)
+        )
+        unreported = (
+            f"rooms.{name}.{setting}: health_listen is not set, so this has no effect. Set it, such "
+            'as "127.0.0.1:8403", and let nginx report (docs/adaptive.md, docs/site-headers.md)'
+            for name, room in self.rooms.items()
+            if not self.health_listen
+            for setting in room.reported_settings
         )
         rules = (
             f"{kind}.{name}.{warning}"
@@ -307,7 +310,7 @@ class Settings(HistorySection):
             for name, rule in rules.items()
             for warning in rule.warnings
         )
-        return [*self._store_warnings, *adaptive, *rules]
+        return [*self._store_warnings, *adaptive, *unreported, *rules]
 
     @property
     def _store_warnings(self) -> list[str]:

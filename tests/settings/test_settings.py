@@ -377,11 +377,11 @@ def test_values_of_keys_that_no_fields_can_make(write, pattern, good, bad):
     [
         ("p90 = 1.2", 'health_listen = "127.0.0.1:8403"', []),
         ('p90 = 0.02\nmin = 50\nmode = "off"', "", []),
-        ("p90 = 1.2", "", ["health_listen is not set, so no response is ever counted"]),
+        ("p90 = 1.2", "", [": health_listen is not set, so this has no effect"]),
         (
             "p90 = 0.02\nmin = 50",
             'health_listen = "127.0.0.1:8403"',
-            ["min: 50 leaves nothing to find below total_active_users = 50", "p90: few sites"],
+            [".min: 50 leaves nothing to find below total_active_users = 50", ".p90: few sites"],
         ),
     ],
 )
@@ -389,9 +389,19 @@ def test_targets_of_an_adaptive_room_that_make_no_sense(write, adaptive, more, w
     room = f"[rooms.shop]\ntotal_active_users = 50\n[rooms.shop.adaptive]\n{adaptive}"
     said = warnings_of(write, f"{more}\n{room}")
     assert [
-        line.startswith(f"rooms.shop.adaptive.{start}")
+        line.startswith(f"rooms.shop.adaptive{start}")
         for line, start in zip(said, words, strict=True)
     ] == [True] * len(words), said
+
+
+def test_settings_that_need_reports_of_nginx_are_named(write):
+    """Without an address for the reports, they have no effect."""
+    used = 'release_by_header = true\nmax_extension = "10m"\npause_on_error_share = 0.2\n'
+    room = f"[rooms.shop]\ntotal_active_users = 50\n{used}"
+    assert [line.partition(":")[0] for line in warnings_of(write, room)] == [
+        "rooms.shop.pause_on_error_share", "rooms.shop.max_extension", "rooms.shop.release_by_header"
+    ]  # fmt: skip
+    assert warnings_of(write, f'health_listen = "127.0.0.1:8403"\n{room}') == []
 
 
 def test_a_key_that_no_call_can_have_is_an_error(write):

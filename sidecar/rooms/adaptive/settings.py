@@ -38,7 +38,7 @@ class AdaptiveSettings(BaseModel):
         """Return the targets of a room with this cap."""
         return Targets(self.p90, self.max_errors, min(self.min, cap), cap)
 
-    def find_warnings(self, cap: int, *, is_listening: bool) -> list[str]:
+    def find_warnings(self, cap: int) -> list[str]:
         """Return what makes no sense for a room with this cap, and what to do about it."""
         if self.mode == "off":
             return []
@@ -47,8 +47,6 @@ class AdaptiveSettings(BaseModel):
             "what the site surely bears, or raise total_active_users": self.min >= cap,
             f"p90: few sites respond in {self.p90} s even without load, so the room would stay at "
             "min. Set it above the p90 of a quiet hour": (self.p90 or 1) < FASTEST_P90_S,
-            "health_listen is not set, so no response is ever counted. Set it, such as "
-            '"127.0.0.1:8403", and include waitroom/health.conf in nginx': not is_listening,
         }
         return [warning for warning, holds in warnings.items() if holds]
 
