@@ -298,8 +298,8 @@ class Settings(HistorySection):
             for warning in room.adaptive.find_warnings(room.total_active_users)
         )
         unreported = (
-            f"rooms.{name}.{setting}: health_listen is not set, so this has no effect. Set it, such "
-            'as "127.0.0.1:8403", and let nginx report (docs/adaptive.md, docs/site-headers.md)'
+            f"rooms.{name}.{setting}: health_listen is not set, so this has no effect. Set it, "
+            'such as "127.0.0.1:8403", and let nginx report: docs/adaptive.md, docs/site-headers.md'
             for name, room in self.rooms.items()
             if not self.health_listen
             for setting in room.reported_settings

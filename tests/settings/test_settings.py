@@ -398,9 +398,8 @@ def test_settings_that_need_reports_of_nginx_are_named(write):
     """Without an address for the reports, they have no effect."""
     used = 'release_by_header = true\nmax_extension = "10m"\npause_on_error_share = 0.2\n'
     room = f"[rooms.shop]\ntotal_active_users = 50\n{used}"
-    assert [line.partition(":")[0] for line in warnings_of(write, room)] == [
-        "rooms.shop.pause_on_error_share", "rooms.shop.max_extension", "rooms.shop.release_by_header"
-    ]  # fmt: skip
+    found = [line.partition(":")[0].rpartition(".")[2] for line in warnings_of(write, room)]
+    assert found == ["pause_on_error_share", "max_extension", "release_by_header"]
     assert warnings_of(write, f'health_listen = "127.0.0.1:8403"\n{room}') == []
 
 
