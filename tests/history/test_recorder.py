@@ -414,7 +414,6 @@ async def test_the_recorder_runs_by_itself(record, sqlite, monkeypatch):
 async def test_the_states_of_an_adaptive_rooms_site_are_recorded(record, sqlite):
     """Each change between trouble and health is among the room's changes; strain is not."""
     it = await record(sqlite.url, total_active_users=9, adaptive={"p90": 1.2, "min": 2})
-    adaptive = it.room.settings.adaptive
     await go_in(it.room.store)
     for header_s in (0.1, 0.1, 5.0, 5.0):
         it.turn.forward(60)
@@ -422,7 +421,7 @@ async def test_the_states_of_an_adaptive_rooms_site_are_recorded(record, sqlite)
         counts = Counter({RESPONSES: 90, PERCENT: 9000, SUM_MS: round(90_000 * header_s)})
         counts[find_bucket(header_s)] = 90
         await it.room.store.count_responses(step, counts)
-        await adapt(it.room, adaptive, await it.room.refresh())
+        await adapt(it.room, await it.room.refresh())
     await it.record()
     acts = await it.history.read_changes(it.room.name, Period(0, 2 * it.turn()), limit=9)
     assert [(act.operator, act.action) for act in acts] == 2 * [("waitroom", "site")]
