@@ -20,7 +20,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest
 
 .PHONY: help install dev run crowd unit test test-all lint types docs docs-serve check wheel \
 	constraints bench bench-history bench-opening bench-limits bench-jobs bench-client bench-waits \
-	bench-scaling \
+	bench-scaling bench-adaptive \
 	loadtest faults pictures clean
 
 help:
@@ -44,6 +44,7 @@ help:
 	@echo "  make bench-client   the Python client beside aiohttp and httpx2"
 	@echo "  make bench-waits    contended leases beside redis-py's lock, and an instant job"
 	@echo "  make bench-scaling  replicas and nginx apart, without pauses, and a model of N machines"
+	@echo "  make bench-adaptive a room that sizes itself before a real shop, half an hour"
 	@echo "  make loadtest       a room with up to 3,000 Locust users (REPLICAS=)"
 	@echo "  make faults         break everything under load, write docs/reliability.md"
 	@echo "Docs and upkeep"
@@ -142,6 +143,10 @@ bench-waits: $(ALL)
 bench-scaling: $(ALL)
 	@scripts/install-packages run
 	@$(BIN)/python -m loadtest scaling $(if $(QUICK),--quick)
+
+bench-adaptive: $(ALL)
+	@scripts/install-packages bench
+	@$(BIN)/python -m loadtest adaptive $(if $(QUICK),--quick)
 
 loadtest: $(ALL)
 	@scripts/install-packages run

@@ -17,6 +17,7 @@ ROOT = quiet.REPORTS.parents[1]
 #: Measurements. Each module has the amounts `WHOLE` and `QUICK`, `add_options(parser)` for options
 #: that change the amount, and `measure_reports(amount)`, which yields each report once it is ready.
 MODULES = {
+    "adaptive": "loadtest.adaptive",
     "bench": "loadtest.bench.report",
     "client": "loadtest.client",
     "cluster": "loadtest.cluster",

@@ -71,17 +71,30 @@ def _settings(workload: str) -> dict[str, Any]:
 
 
 class Waitroom(QueueingSystem):
+    """Waitroom, with other settings of replicas and rooms and lines of nginx where given."""
+
     name = "waitroom"
+    replicas = REPLICAS
+
+    def __init__(
+        self,
+        settings: dict[str, Any] | None = None,
+        room: dict[str, Any] | None = None,
+        lines: Sequence[str] = (),
+    ) -> None:
+        super().__init__()
+        self._settings, self._room_settings, self._lines = settings or {}, room or {}, lines
 
     def _start(self) -> None:
+        lines = (*TO_ORIGIN, *self._lines)
         site = Site(
-            rooms={name: _settings(name) for name in _CAPS},
-            replicas=REPLICAS,
+            rooms={name: {**_settings(name), **self._room_settings} for name in _CAPS},
+            replicas=self.replicas,
             origin=ORIGIN,
-            settings=BY_DEFAULT,
+            settings={**BY_DEFAULT, **self._settings},
             stamps=True,
             sockets=True,
-            locations="".join(gated(f"/{name}/", *TO_ORIGIN, room=name) for name in _CAPS),
+            locations="".join(gated(f"/{name}/", *lines, room=name) for name in _CAPS),
         )
         self.site = self._stack.enter_context(site)
         self._connect()

@@ -1,0 +1,430 @@
+"""`make bench-adaptive`: a room that sizes itself, before a real shop whose capacity is halved.
+
+Locust's visitors wait, enter, look at pages and leave. First the room has fixed caps, of which a
+search finds the best. Then it begins at `min` and finds its size alone. At last the shop loses half
+of its threads. What the visitors got is from nginx's own log. All constants of the control law are
+those of the product: visits of two minutes make the run short.
+"""
+
+import argparse
+import json
+import math
+import signal
+import socket
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import fmean, median
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from loadtest.bench.runs import measure
+from loadtest.bench.systems import in_memory
+from loadtest.bench.waitroom import Waitroom
+from loadtest.cluster import run_locust
+from loadtest.machine import cpu_ns
+from loadtest.report import OLD, OURS, PLAIN, Report, Target, bold, new_figure, table
+from loadtest.rounds import describe_loads, rounds
+from tests.support.processes import free_port
+from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, ROOT, TO_ORIGIN, Site, gated
+
+THREADS, THINK_S, PAGES = 8, 3.0, 40
+TARGET_S, MAX_ERRORS = 0.9, 0.02
+#: How many visitors the adaptive room lets in at first.
+LEAST = 20
+#: More visitors than any room here lets in, so that the queue never ends.
+USERS = 640
+#: The caps of the search: the first, and by how much the next ones differ from the best so far.
+FIRST, CLIMB, FINER = 60, 1.5, (1.22, 1.1)
+#: A fixed cap that is too low or too high differs from the best by this factor.
+WRONG = 3
+#: The time that one point of the chart and the judgement of a moment cover, in seconds.
+STEP_S, MOMENT_S = 10, 30
+#: How near is near enough, and the time at the end that shows the halved shop, in seconds.
+NEAR, TAIL_S = 0.15, 60
+DATAGRAMS = 20_000
+_WORDS = {True: "reached", False: "**not reached**", None: "too short to judge"}
+REPORT = b"<190>Nov 27 10:00:00 waitroom: kept|25|200|0.120|0.121|200"
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    #: How long a fixed cap settles, and is measured.
+    settle_s: int = 15
+    fixed_s: int = 40
+    #: When the shop is halved, for how long the room is settled before, and the end.
+    halved_s: int = 600
+    settled_s: int = 180
+    end_s: int = 900
+    #: The best fixed cap; 0: a search finds it.
+    best: int = 0
+    rounds: int = 5
+
+
+WHOLE = Amount()
+QUICK = Amount(5, 10, 80, 20, 110, best=150, rounds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The room at a moment, in seconds of the run."""
+
+    at: float
+    inside: int
+    ceiling: int
+    state: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A response of the shop: when it ended, how long it took, and whether it was a page."""
+
+    at: float
+    taken_s: float
+    is_page: bool
+
+
+@dataclass(slots=True)
+class Run:
+    cap: int
+    samples: list[Sample] = field(default_factory=list)
+    views: list[View] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def goodput(self, since: float, until: float) -> float:
+        """Return the pages per second that came within the target."""
+        seen = self._views(since, until)
+        return sum(each.is_page and each.taken_s <= TARGET_S for each in seen) / (until - since)
+
+    def p90_s(self, since: float, until: float) -> float:
+        """Return the p90 of the response times; 0 without responses."""
+        times = sorted(each.taken_s for each in self._views(since, until))
+        return times[int(0.9 * len(times))] if times else 0.0
+
+    def mean_s(self, since: float, until: float) -> float:
+        return fmean([each.taken_s for each in self._views(since, until)] or [0])
+
+    def inside(self, since: float, until: float) -> float:
+        return fmean([each.inside for each in self.samples if since <= each.at < until] or [0])
+
+    def _views(self, since: float, until: float) -> list[View]:
+        return [each for each in self.views if since <= each.at < until]
+
+
+class ShopSite(Site):
+    """A site whose origin is the shop, and which reports its responses as the product's file says.
+
+    Args:
+        room: Settings of the room.
+    """
+
+    def __init__(self, room: dict[str, Any]) -> None:
+        address, health = _health()
+        super().__init__(
+            rooms={"shop": room},
+            settings={**BY_DEFAULT, "log_level": "warning", "health_listen": address},
+            stamps=True,
+            http="log_format views '$msec $status $upstream_response_time';",
+            locations=gated("/", *TO_ORIGIN, health, "access_log @folder@/views.log views;"),
+        )
+
+    def _origin_command(self) -> list[str]:
+        shop = str(ROOT / "loadtest/shop.py")
+        return [
+            sys.executable, shop, str(self.origin_port), f"{self.folder}/shop.db", str(THREADS)
+        ]  # fmt: skip
+
+    def read_views(self, since_s: float) -> Iterator[View]:
+        for line in (self.folder / "views.log").read_text().splitlines():
+            moment, status, taken = line.split(" ", 2)
+            yield View(float(moment) - since_s, float(taken), status == "200")
+
+
+def _health() -> tuple[str, str]:
+    """Return an address for reports, and the lines of health.conf with this address."""
+    address = f"127.0.0.1:{free_port()}"
+    text = (ROOT / "nginx/waitroom/health.conf").read_text()
+    return address, text.replace("127.0.0.1:8403", address)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--best", type=int, help="the best fixed cap, in place of a search")
+
+
+def measure_reports(amount: Amount) -> Iterator[Report]:
+    loads: list[float] = []
+    costs = measure_costs(amount.rounds, loads)
+    fixed = find_best(amount) if not amount.best else {amount.best: run_fixed(amount, amount.best)}
+    best = _best(amount, fixed)
+    for cap in (best // WRONG, best * WRONG):
+        fixed[cap] = run_fixed(amount, cap)
+    adaptive = {"mode": "on", "p90": TARGET_S, "max_errors": MAX_ERRORS, "min": LEAST}
+    run = run_room(best * WRONG, amount.end_s, json.dumps(adaptive), amount.halved_s)
+    yield report(amount, fixed, run, costs, loads)
+
+
+def run_fixed(amount: Amount, cap: int) -> Run:
+    run = run_room(cap, amount.settle_s + amount.fixed_s)
+    p90_s = run.p90_s(amount.settle_s, math.inf)
+    print(f"cap {cap}: {_goodput(amount, run):.1f} good pages/s, p90 {p90_s:.2f} s", flush=True)
+    return run
+
+
+def _goodput(amount: Amount, run: Run) -> float:
+    return run.goodput(amount.settle_s, amount.settle_s + amount.fixed_s)
+
+
+def _best(amount: Amount, fixed: dict[int, Run]) -> int:
+    return max(fixed, key=lambda cap: _goodput(amount, fixed[cap]))
+
+
+def find_best(amount: Amount) -> dict[int, Run]:
+    """Return the runs of a search for the fixed cap with the most good pages: it climbs in large
+    steps until there are fewer, and then looks nearer to the best."""
+    runs: dict[int, Run] = {}
+
+    def score(cap: int) -> float:
+        if cap not in runs:
+            runs[cap] = run_fixed(amount, cap)
+        return _goodput(amount, runs[cap])
+
+    cap = FIRST
+    while score(higher := round(cap * CLIMB)) > score(cap):
+        cap = higher
+    for step in FINER:
+        cap = max((round(cap / step), cap, round(cap * step)), key=score)
+    return runs
+
+
+def run_room(cap: int, seconds: int, adaptive: str = "", halved_at: float = math.inf) -> Run:
+    """Let visitors use a new site for so many seconds. Halve the shop after `halved_at`."""
+    room: dict[str, Any] = {"total_active_users": cap, "session_duration": 120}
+    if adaptive:
+        room["adaptive"] = adaptive
+    run = Run(cap)
+    with ShopSite(room) as site:
+        file = site.folder / "load.json"
+        values: dict[str, object] = {
+            "mix": "shopper=1", "client": "lean", "think": THINK_S, "stay": PAGES, "abandon": 0,
+            "silent": 0, "ops": site.ops[0], "admin_token": ADMIN_TOKEN, "report": file,
+        }  # fmt: skip
+        with run_locust(site.url, USERS, seconds + 5, values) as process:
+            while not site.room()["active"]:
+                time.sleep(0.1)
+            began_s = time.time()
+            while (at := time.time() - began_s) < seconds:
+                if at >= halved_at:
+                    site.origin.signal(signal.SIGUSR1)
+                    halved_at = math.inf
+                run.samples.append(_sample(site.room(), at))
+                time.sleep(1)
+            output = process.communicate(timeout=60)[0]
+        if not file.exists():
+            raise SystemExit(f"the load generator made no report:\n{output}")
+        figures: dict[str, Any] = json.loads(file.read_text())
+        run.problems = [
+            f"cap {cap}: {each['promise']}: {each['text']}"
+            for each in figures["findings"]
+            if each["kept"] is False
+        ]
+        run.views = list(site.read_views(began_s))
+    return run
+
+
+def _sample(room: dict[str, Any], at: float) -> Sample:
+    found = room["site"] or {"ceiling": 0, "state": "", "text": ""}
+    return Sample(at, room["active"], found["ceiling"], found["state"], found["text"])
+
+
+# What it costs ------------------------------------------------------------------------------------
+
+
+class OneReplica(Waitroom):
+    """Only one replica can listen for reports."""
+
+    replicas = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    #: CPU time of nginx for one request of a visitor inside in µs, by round.
+    without_us: list[float]
+    with_us: list[float]
+    #: CPU time of a replica for one report.
+    report_us: list[float]
+
+
+def measure_costs(times: int, loads: list[float]) -> Costs:
+    """Measure nginx without and with health.conf in turns, and a replica that gets reports."""
+    address, health = _health()
+    room = {"adaptive": json.dumps({"mode": "advise", "p90": TARGET_S})}
+    plain, measured = OneReplica(), OneReplica({"health_listen": address}, room, (health,))
+    costs = Costs([], [], [])
+    with in_memory(), plain, measured:
+        for number, turn in rounds(times, (plain, measured), loads):
+            for system in turn:
+                run = measure(system, "kept", number, warm_s=1, seconds=3)
+                assert run is not None
+                us = 1e6 * run.cpu["nginx"] / run.totals.requests
+                (costs.without_us if system is plain else costs.with_us).append(us)
+            costs.report_us.append(_measure_report(measured.site, address))
+    return costs
+
+
+def _measure_report(site: Site, address: str) -> float:
+    """Return a replica's CPU time for one report in µs."""
+    host, _, port = address.partition(":")
+    replica, before = site.replicas[0].pid, _count_reports(site)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as nginx:
+        began_ns = cpu_ns([replica])
+        for _ in range(DATAGRAMS // 100):
+            for _ in range(100):
+                nginx.sendto(REPORT, (host, int(port)))
+            time.sleep(0.01)
+        time.sleep(1.5)  # the counts are written once a second
+        used_ns = cpu_ns([replica]) - began_ns
+    return used_ns / 1000 / (_count_reports(site) - before)
+
+
+def _count_reports(site: Site) -> float:
+    with urllib.request.urlopen(f"{site.ops[0]}/metrics", timeout=5) as answer:
+        lines = answer.read().decode().splitlines()
+    counted = 'waitroom_site_reports_total{result="counted",room="kept"} '
+    return next((float(each.split()[1]) for each in lines if each.startswith(counted)), 0.0)
+
+
+# The report ---------------------------------------------------------------------------------------
+
+
+def report(
+    amount: Amount, fixed: dict[int, Run], run: Run, costs: Costs, loads: Sequence[float]
+) -> Report:
+    best, halved, settled = (
+        _best(amount, fixed),
+        amount.halved_s,
+        amount.halved_s - amount.settled_s,
+    )
+    spans = {
+        **{f"cap {cap}": (fixed[cap], amount.settle_s, amount.fixed_s) for cap in sorted(fixed)},
+        "adaptive, settled": (run, settled, amount.settled_s),
+        "adaptive, half of the threads": (run, amount.end_s - TAIL_S, TAIL_S),
+    }
+    rows = [
+        [name, f"{of.inside(since, since + lasts):.0f}", f"{of.goodput(since, since + lasts):.1f}",
+         f"{of.p90_s(since, since + lasts):.2f}"]
+        for name, (of, since, lasts) in spans.items()
+    ]  # fmt: skip
+    goodputs = {
+        f"{what}\ncap {cap}": _goodput(amount, fixed[cap])
+        for what, cap in (("too low", best // WRONG), ("best", best), ("too high", best * WRONG))
+    }
+    goodputs[f"adaptive\n{run.inside(settled, halved):.0f} inside"] = run.goodput(settled, halved)
+    goals = _goals(amount, best, fixed[best], run)
+    states = [
+        f"* {int(each.at) // 60}:{int(each.at) % 60:02d} {each.state}: {each.text}"
+        for before, each in pairwise([Sample(0, 0, 0, "", ""), *run.samples])
+        if each.state != before.state
+    ]
+    problems = [problem for each in (*fixed.values(), run) for problem in each.problems]
+    plain_us, health_us = median(costs.without_us), median(costs.with_us)
+    paragraphs = [
+        (f"`make bench-adaptive`. The shop is a process of its own with a pool of {THREADS} threads"
+         " and a SQLite database on disk. A page mostly waits, and then writes a row. So the pool"
+         f" is the shop's capacity, not the machine. {USERS} Locust users wait, enter, look at"
+         f" {PAGES} pages on average with {THINK_S:g} s between them, and leave. nginx reports a"
+         f" quarter of the responses. Targets: p90 {TARGET_S:g} s, errors {MAX_ERRORS:.0%}. A page"
+         " is good if it came within the target, by nginx's own log. A fixed cap is measured for"
+         f" {amount.fixed_s} s. The adaptive room begins with {LEAST}, may let in {best * WRONG},"
+         f" and after {halved} s the shop loses half of its threads. The control law has the"
+         " product's constants."),
+        *bold(problems),
+        "## Goals",
+        table(["goal", "wanted", "measured", ""],
+              [[g.what, g.wanted, g.figure, _WORDS[g.is_reached]] for g in goals], words=2),
+        *(f"**Not reached: {g.what}.** {g.why_not}" for g in goals if g.is_reached is False),
+        "## The adaptive room",
+        "![ceiling, visitors inside, p90 and target over time](adaptive.svg)",
+        "\n".join(states),
+        "## Beside fixed caps",
+        "![good pages a second by mode](adaptive-modes.svg)",
+        table(["", "inside", "good pages/s", "p90, s"], rows),
+        "## What measuring costs",
+        (f"nginx uses {plain_us:.1f} µs of CPU time for a page of a visitor inside without"
+         f" `health.conf`, and {health_us:.1f} µs with it and the default sampling, a quarter"
+         f" ({health_us / plain_us - 1:+.0%}). A replica uses {median(costs.report_us):.0f} µs for"
+         f" a report. Medians of rounds in turns. {describe_loads(loads)}"),
+    ]  # fmt: skip
+    files: dict[str, Figure | str] = {
+        "adaptive.svg": _draw_run(amount, best, run), "adaptive-modes.svg": _draw_modes(goodputs)
+    }  # fmt: skip
+    figures = {"fixed": fixed, "adaptive": run, "costs": costs}
+    return Report(
+        "adaptive", "A room that sizes itself", paragraphs, figures, files, problems, goals
+    )
+
+
+def _goals(amount: Amount, best: int, fixed: Run, run: Run) -> list[Target]:
+    halved, settled = amount.halved_s, amount.halved_s - amount.settled_s
+    inside, p90_s = run.inside(settled, halved), run.p90_s(settled, halved)
+    goodput = run.goodput(settled, halved) / _goodput(amount, fixed)
+    near = [each.at for each in run.samples if abs(each.inside / best - 1) <= NEAR]
+    back = [
+        each.at - halved
+        for each in run.samples
+        if halved <= each.at <= amount.end_s - MOMENT_S
+        and run.p90_s(each.at, each.at + MOMENT_S) <= TARGET_S
+    ]
+    stay_s = PAGES * (THINK_S + run.mean_s(settled, halved))
+    due_s = stay_s * math.log(2) + 60
+    measured = [
+        ("visitors inside, over the best fixed cap", f"within {NEAR:.0%}",
+         abs(inside / best - 1) <= NEAR,
+         f"{inside / best:.2f}; first after {near[0]:.0f} s" if near else "never"),
+        ("good pages, over those of the best fixed cap", "≥ 0.9", goodput >= 0.9, f"{goodput:.2f}"),
+        ("p90, over the target", "≤ 1.1", p90_s <= 1.1 * TARGET_S, f"{p90_s / TARGET_S:.2f}"),
+        (f"inside the target after the halving, with visits of {stay_s:.0f} s", f"≤ {due_s:.0f} s",
+         bool(back) and back[0] <= due_s, f"{back[0]:.0f} s" if back else "never"),
+    ]  # fmt: skip
+    said = [each for each in run.samples if each.at < halved][-1], run.samples[-1]
+    why_not = f"The room was {said[0].state} ({said[0].text}), at the end {said[1].state}"
+    why_not += f" ({said[1].text})."
+    is_whole = amount.halved_s >= WHOLE.halved_s
+    return [
+        Target(what, wanted, is_reached if is_whole else None, figure, why_not)
+        for what, wanted, is_reached, figure in measured
+    ]
+
+
+def _draw_run(amount: Amount, best: int, run: Run) -> Figure:
+    figure = new_figure(8, 6)
+    above, below = figure.subplots(2, sharex=True)
+    minutes = [each.at / 60 for each in run.samples]
+    ceilings = [each.ceiling or LEAST for each in run.samples]
+    above.plot(minutes, ceilings, color=OLD, label="ceiling")
+    above.plot(minutes, [each.inside for each in run.samples], color=OURS, label="inside")
+    above.axhline(best, color=PLAIN, linestyle="--", label="best fixed cap")
+    above.set_ylabel("visitors")
+    steps = range(0, amount.end_s, STEP_S)
+    p90s = [run.p90_s(at, at + STEP_S) for at in steps]
+    below.plot([(at + STEP_S / 2) / 60 for at in steps], p90s, color=OURS, label="p90")
+    below.axhline(TARGET_S, color=PLAIN, linestyle="--", label="target")
+    below.set(ylabel="seconds", xlabel="minutes")
+    for axes in (above, below):
+        axes.axvline(amount.halved_s / 60, color=OLD, linestyle=":", label="half of the threads")
+        axes.set_ylim(bottom=0)
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4)
+    return figure
+
+
+def _draw_modes(goodputs: dict[str, float]) -> Figure:
+    figure = new_figure(8, 3)
+    axes = figure.subplots()
+    bars = axes.bar(list(goodputs), list(goodputs.values()), color=[PLAIN] * 3 + [OURS], width=0.6)
+    axes.bar_label(bars, fmt="%.1f")
+    axes.set_ylabel("good pages/s")
+    return figure
