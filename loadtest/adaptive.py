@@ -39,11 +39,13 @@ LEAST = 20
 #: More visitors than any room here lets in, so that the queue never ends.
 USERS = 640
 #: The caps of the search: the first, and by how much the next ones differ from the best so far.
-FIRST, CLIMB, FINER = 60, 1.5, (1.22, 1.1)
+FIRST, CLIMB, FINER = 90, 1.5, (1.22, 1.1)
 #: A fixed cap that is too low or too high differs from the best by this factor.
 WRONG = 3
 #: The time that one point of the chart and the judgement of a moment cover, in seconds.
 STEP_S, MOMENT_S = 10, 30
+#: Fixed caps serve alike with this share of the best one's good pages.
+ALIKE = 0.95
 #: How near is near enough, and the time at the end that shows the halved shop, in seconds.
 NEAR, TAIL_S = 0.15, 60
 DATAGRAMS = 20_000
@@ -54,12 +56,12 @@ REPORT = b"<190>Nov 27 10:00:00 waitroom: kept|25|200|0.120|0.121|200"
 @dataclass(frozen=True, slots=True)
 class Amount:
     #: How long a fixed cap settles, and is measured.
-    settle_s: int = 15
-    fixed_s: int = 40
+    settle_s: int = 12
+    fixed_s: int = 32
     #: When the shop is halved, for how long the room is settled before, and the end.
-    halved_s: int = 600
+    halved_s: int = 840
     settled_s: int = 180
-    end_s: int = 900
+    end_s: int = 1140
     #: The best fixed cap; 0: a search finds it.
     best: int = 0
     rounds: int = 5
@@ -324,6 +326,12 @@ def report(
         for what, cap in (("too low", best // WRONG), ("best", best), ("too high", best * WRONG))
     }
     goodputs[f"adaptive\n{run.inside(settled, halved):.0f} inside"] = run.goodput(settled, halved)
+    least = ALIKE * _goodput(amount, fixed[best])
+    alike = [cap for cap in fixed if _goodput(amount, fixed[cap]) >= least]
+    plateau = (
+        f"Fixed caps from {min(alike)} to {max(alike)} serve at least {ALIKE:.0%} of the best one's"
+        " good pages: chance decides which of them is the best."
+    )
     goals = _goals(amount, best, fixed[best], run)
     states = [
         f"* {int(each.at) // 60}:{int(each.at) % 60:02d} {each.state}: {each.text}"
@@ -347,6 +355,7 @@ def report(
         table(["goal", "wanted", "measured", ""],
               [[g.what, g.wanted, g.figure, _WORDS[g.is_reached]] for g in goals], words=2),
         *(f"**Not reached: {g.what}.** {g.why_not}" for g in goals if g.is_reached is False),
+        plateau,
         "## The adaptive room",
         "![ceiling, visitors inside, p90 and target over time](adaptive.svg)",
         "\n".join(states),
@@ -391,8 +400,11 @@ def _goals(amount: Amount, best: int, fixed: Run, run: Run) -> list[Target]:
          bool(back) and back[0] <= due_s, f"{back[0]:.0f} s" if back else "never"),
     ]  # fmt: skip
     said = [each for each in run.samples if each.at < halved][-1], run.samples[-1]
-    why_not = f"The room was {said[0].state} ({said[0].text}), at the end {said[1].state}"
-    why_not += f" ({said[1].text})."
+    why_not = (
+        f"Before the halving the room was {said[0].state} ({said[0].text}), at the end"
+        f" {said[1].state} ({said[1].text}). It served {goodput:.2f} of the best fixed cap's good"
+        f" pages with {inside / best:.2f} of its visitors inside."
+    )
     is_whole = amount.halved_s >= WHOLE.halved_s
     return [
         Target(what, wanted, is_reached if is_whole else None, figure, why_not)

@@ -1,7 +1,7 @@
 """`shop.py PORT DATABASE THREADS`: a shop whose capacity is that of its threads, not the machine's.
 
-A page mostly waits, as for a payment provider, and then writes a row into a SQLite database, which
-one thread at a time may do. SIGUSR1 hangs half of the threads for good.
+A page mostly waits, as for a payment provider, and then writes a row into a SQLite database. This
+locks the database, so one thread at a time does it. SIGUSR1 hangs half of the threads for good.
 """
 
 import random
@@ -18,6 +18,8 @@ from typing import Any
 
 #: How long a page waits: at least, and how much longer on average.
 LEAST_S, MORE_S = 0.03, 0.12
+#: How long a page locks the database.
+LOCKED_S = 0.004
 _PAGE = b"<!doctype html><title>Shop</title><p>The shop."
 
 
@@ -32,6 +34,8 @@ class Shop(ThreadingMixIn, HTTPServer):
         self._half = threads // 2
         self._pool = ThreadPoolExecutor(threads)
         with sqlite3.connect(database) as connection:
+            # With a write-ahead log, no page waits for the disk, which others use as well.
+            connection.executescript("PRAGMA journal_mode=WAL")
             connection.execute("CREATE TABLE IF NOT EXISTS views (at REAL, path TEXT)")
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -49,6 +53,9 @@ class Page(BaseHTTPRequestHandler):
         time.sleep(LEAST_S + random.expovariate(1 / MORE_S))
         connection = sqlite3.connect(self.server.database, timeout=60)
         with connection:
+            connection.execute("PRAGMA synchronous=NORMAL")
+            connection.execute("BEGIN IMMEDIATE")
+            time.sleep(LOCKED_S)
             connection.execute("INSERT INTO views VALUES (?, ?)", (time.time(), self.path))
         connection.close()
         self.send_response(200)
