@@ -44,7 +44,7 @@ help:
 	@echo "  make bench-client   the Python client beside aiohttp and httpx2"
 	@echo "  make bench-waits    contended leases beside redis-py's lock, and an instant job"
 	@echo "  make bench-scaling  replicas and nginx apart, without pauses, and a model of N machines"
-	@echo "  make bench-adaptive a room that sizes itself before a real shop, half an hour"
+	@echo "  make bench-adaptive  a room that sizes itself, before a real shop, half an hour"
 	@echo "  make loadtest       a room with up to 3,000 Locust users (REPLICAS=)"
 	@echo "  make faults         break everything under load, write docs/reliability.md"
 	@echo "Docs and upkeep"
