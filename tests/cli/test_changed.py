@@ -1,6 +1,7 @@
 """Commands mark a setting that was changed at run time, and say how to take the change back."""
 
 import json
+import re
 import shlex
 
 import pytest
@@ -54,6 +55,18 @@ def test_a_change_at_run_time_is_marked_until_it_is_taken_back(run, tmp_path):
     assert run(*shlex.split(BACK)[1:]).exit_code == 0
     assert "total_active_users" not in run("check-config").output
     assert run("rooms", "list").stdout.splitlines()[1].split("\t")[4] == "300"
+
+
+def test_a_hold_is_shown_with_its_end_and_reason(run):
+    assert run("rooms", "hold", "shop", "90", "--why", "new database").output.startswith(
+        "shop is paused: 0 waiting"
+    )
+    shown = run("rooms", "list").stderr
+    assert re.search(
+        r'shop: hold: \{"until": "20[0-9T:.+-]+", "why": "new database"\}, file', shown
+    )
+    assert run("rooms", "resume", "shop").output.startswith("shop is running")
+    assert "hold" not in run("rooms", "list").stderr
 
 
 def test_an_adaptive_room_shows_its_ceiling_and_learns_anew(run):

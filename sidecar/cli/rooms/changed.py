@@ -7,9 +7,10 @@ from typing import Any
 import click
 
 from sidecar.cli.replica_client import ReplicaOptions, Room
+from sidecar.kit.clock import iso
 
 #: The longest value that is shown whole, in characters.
-_MAX_CHARACTERS = 60
+_MAX_CHARACTERS = 100
 #: How long a command that works without a replica waits for its answer, in seconds.
 _TIMEOUT_S = 2.0
 
@@ -66,5 +67,7 @@ def _format_configured(room: Room, setting: str) -> str:
 
 
 def _format_value(value: Any) -> str:
+    if isinstance(value, dict) and value.get("until"):  # of a hold or a message
+        value = value | {"until": iso(value["until"])}
     text = "not set" if value is None else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}…"
