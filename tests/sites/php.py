@@ -117,7 +117,8 @@ class FrontController(WithFpm):
         self.root = self.folder / "public"
         self.root.mkdir()
         (self.root / "index.php").write_text(
-            "<?php header('Content-Type: text/plain');"
+            "<?php header('Content-Type: text/html');"
+            " if (isset($_GET['say'])) header($_GET['say']);"
             " echo 'made by PHP: ', $_SERVER['REQUEST_URI'], ' ', $_SERVER['PATH_INFO'] ?? '';"
         )
         (self.root / "site.css").write_text("body { color: black }")

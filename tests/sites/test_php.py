@@ -1,5 +1,6 @@
 """Sites in PHP, configured as in docs/recipes/php.md, by the README, and by `waitroom init`."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from sidecar.cli.doctor.visit import Options
 from sidecar.cli.setup.site_file import find_missing_lines
 from tests.sites.php import AsGuidesHaveIt, FrontController
 from tests.support.nginx_client import Visitor
-from tests.support.processes import free_port
+from tests.support.processes import free_port, wait_until
+from tests.support.site import ROOT, replace_each
 
 FULL = {"shop": {"total_active_users": 1}}
 #: Addresses that the front controller answers.
@@ -63,6 +65,35 @@ async def test_the_recipe():
         assert inside.get("/nothing.php").status == 404
         assert Visitor(site.url).get("/site.css").text.startswith("body")
         assert await problems_of(site) == []
+
+
+class Reporting(FrontController):
+    """Its nginx reports how PHP-FPM responds, and what it asks for by headers."""
+
+    def changes(self) -> dict[str, str]:
+        lines = "include waitroom/server.conf;\n"
+        for file in ("health.conf", "site-headers.conf"):
+            text = (ROOT / "nginx" / "waitroom" / file).read_text()
+            lines += text.replace("127.0.0.1:8403", self.address)
+        every = {"$waitroom_measured;": "$waitroom_measured;\n set $waitroom_sampled 100;"}
+        lines = replace_each(lines, every)
+        return {**super().changes(), "include waitroom/server.conf;": lines}
+
+
+def test_the_responses_of_php_are_reported():
+    """By `fastcgi_pass`: how long they took, and their headers, which visitors do not see."""
+    Reporting.address = address = f"127.0.0.1:{free_port()}"
+    adaptive = json.dumps({"mode": "advise", "p90": 1})
+    rooms = {"shop": {**FULL["shop"], "adaptive": adaptive, "release_by_header": True}}
+    with Reporting(rooms=rooms, settings={"health_listen": address}) as site:
+        inside, next_one = fill(site), Visitor(site.url)
+        assert next_one.get("/").waits
+        reply = inside.get("/cart?say=X-Waitroom-Release:1")
+        assert (reply.status, reply.headers.get("X-Waitroom-Release")) == (200, None)
+        wait_until(lambda: not next_one.get("/").waits, "the slot", timeout_s=30)
+        metrics = Visitor(site.ops[0]).get("/metrics").text
+        counted = 'waitroom_site_reports_total{result="counted",room="shop"}'
+        assert float(metrics.partition(counted)[2].split()[0]) >= 2
 
 
 async def test_with_the_three_lines_of_the_readme_the_doctor_names_the_fourth():
