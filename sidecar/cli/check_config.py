@@ -36,8 +36,8 @@ _PLACEHOLDER_SECRETS = {
 def check_config(path: str | None, *, as_json: bool, no_secrets: bool) -> None:
     """Print every problem of a configuration, by line.
 
-    Exit 1 if there is any. Warnings name what is allowed but probably a mistake, and what a running
-    replica does not have from the file; they do not change the exit code.
+    Exit 1 if there is a problem. Warnings name what is allowed but probably a mistake, and settings
+    in the file that a running replica has not read; they do not change the exit code.
     """
     settings, problems = _try_load(path, no_secrets=no_secrets)
     warnings = settings.warnings if settings else []

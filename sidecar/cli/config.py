@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 #: The type of all settings, only for annotations, because its module is slow to import.
 Settings: TypeAlias = "model.Settings"
-CONFIG_HELP = "Settings; waitroom.toml here or in /etc/waitroom. WAITROOM_* variables override it."
+CONFIG_HELP = (
+    "The settings file (default: waitroom.toml here or in /etc/waitroom). "
+    "WAITROOM_* variables override it."
+)
 CONFIG = click.option("--config", "-c", "path", metavar="FILE", help=CONFIG_HELP)
 
 

@@ -59,9 +59,9 @@ def _check_url(_context: click.Context, _option: click.Parameter, url: str | Non
 )
 @JSON
 def grant(room: str, class_name: str, path: str | None, **options: Any) -> None:
-    """Print grants, whose bearers get a class in a queue.
+    """Print grants, which give their bearers a class in a queue.
 
-    It is the queue of a room or of a target of jobs.
+    The queue is that of a room or of a target of jobs.
 
     A visitor opens the page with waitroom_grant=GRANT in its query; --url prints such links.
     Needs no replica: the settings name the class and the keys.

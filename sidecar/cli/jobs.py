@@ -146,8 +146,8 @@ def submit(
     job was completed or, if it is online, called.
 
     With --file, submit the jobs of a file. Each line is a JSON object, as the API takes one; TARGET
-    is for lines that name no target. Prints the ids; exit 1 if a job was refused. Give each an
-    idempotency_key, so that you can repeat the command."""
+    is for lines that name no target. Prints the ids; exit 1 if a job was refused. Give each
+    job an idempotency_key, so that you can repeat the command."""
     if file is not None:
         if is_waiting or any(value for name, value in request.items() if name != "as_json"):
             raise click.UsageError("--file has the jobs: say only TARGET and --json beside it")

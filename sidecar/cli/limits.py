@@ -29,7 +29,7 @@ _LIMITS = "/v1/limits"
 
 @click.group(cls=ReplicaGroup)
 def limits() -> None:
-    """Ask rate limits, show them, and change those of single keys."""
+    """Ask rate limits, show them, and change those of individual keys."""
 
 
 def _print_rules(document: dict[str, Any]) -> None:
@@ -65,7 +65,7 @@ def _read_fields(key: str | None, fields: tuple[str, ...]) -> dict[str, str]:
 @click.option("--key", metavar="KEY", help="The whole key instead of its fields.")
 def show(client: Client, name: str, fields: tuple[str, ...], key: str | None) -> Any:
     """Show the decision on a call made now, as JSON, without counting it. Without the fields of a
-    key, show the rule and the limits of single keys."""
+    key, show the rule and the limits of individual keys."""
     query = _read_fields(key, fields)
     path = build_api_path(_LIMITS, name)
     for rule in client.request("GET", _LIMITS)["limits"]:
@@ -95,7 +95,7 @@ def _print_permit(permit: dict[str, Any]) -> None:
 @pass_client
 def acquire(client: Client, /, name: str, fields: tuple[str, ...], **params: Any) -> Any:
     """Ask a limit whether a call may proceed, and count the call. Exit with 0 if it may, with 4 if
-    the limit refuses it, and with 3 if no replica or no Redis answers."""
+    the limit refuses it, and with 3 if no replica answers or Redis is unavailable."""
     query, wait_s = _read_fields(params["key"], fields), params["wait"] or 0
     call = {"cost": params["cost"], **(query if params["key"] is not None else {"fields": query})}
     path, deadline_s = build_api_path(_LIMITS, name), time.monotonic() + wait_s

@@ -234,8 +234,8 @@ def _store_option(context: click.Context, option: click.Parameter, value: str | 
 
 _HELP = {
     "--url": "The replica's ops listener: http://HOST:PORT or unix:/path. "
-    "Otherwise WAITROOM_URL, or ops_listen of the settings.",
-    "--token-file": "Has the token. Otherwise WAITROOM_TOKEN or WAITROOM_TOKEN_FILE, "
+    "Default: WAITROOM_URL, or ops_listen in the settings.",
+    "--token-file": "The file with the token. Default: WAITROOM_TOKEN or WAITROOM_TOKEN_FILE, "
     "or the settings' admin_token or service_token.",
     "--config": CONFIG_HELP,
 }

@@ -270,7 +270,7 @@ class Status(Reply):
     paused: Annotated[Literal[True] | None, optional] = None
     """True if nobody is called at the moment."""
     measuring: Annotated[Literal[True] | None, optional] = None
-    """True if too few visits have ended to tell the wait."""
+    """True if too few visits have ended to estimate the wait."""
     expires_at: Annotated[Time | None, optional] = None
     """When the visitor's lease ends."""
     messages: Annotated[dict[str, str] | None, optional] = None

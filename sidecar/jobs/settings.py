@@ -183,7 +183,7 @@ class TargetSettings(BaseModel):
         default=("offline", "online"), validate_default=True
     )
     """`offline`: a worker makes the call. `online`: the client that submitted the job gets a
-    permit and makes the call itself. In a variable, commas separate them."""
+    permit and makes the call itself. In an environment variable, commas separate the kinds."""
     methods: Methods = ("GET", "POST")
     """The methods that jobs may use: some of `GET`, `HEAD`, `POST`, `PUT`, `PATCH` and
     `DELETE`."""

@@ -75,8 +75,8 @@ class RoomSettings(BaseModel):
     """The cap: how many sessions the room may have at a time, including those of visitors who were
     called and have not arrived yet. When you lower it, active visitors stay."""
     adaptive: Adaptive = None
-    """Finds below the cap how many visitors the site bears, by its response times and errors: a
-    table, `[rooms.NAME.adaptive]`. None: the cap alone holds."""
+    """Finds, below the cap, how many visitors the site can serve, by its response times and errors:
+    a table, `[rooms.NAME.adaptive]`. None: only the cap applies."""
     pause_on_error_share: float | None = Field(default=None, gt=0, le=1)
     """Nobody is called while a higher share of the site's responses are errors (5xx, 429 and failed
     connections). It needs `health_listen`, as `adaptive` does. None: never."""
@@ -87,9 +87,9 @@ class RoomSettings(BaseModel):
     """The maximum number of visitors admitted per minute, spread evenly. Called visitors who do
     not arrive count too. None: visitors are admitted as fast as sessions end."""
     session_duration: Seconds = Field(default=300, ge=5, le=86_400 * 7)
-    """How long a session lasts after its last renewal. The first request renews it that comes after
-    a sixth of this time, and after 5 s (or half of this time, if that is shorter). When you change
-    it, active visitors stay, and no running session ends earlier than announced."""
+    """How long a session lasts after its last renewal. The session is renewed by the first request
+    that comes after a sixth of this time, and after 5 s (or half of this time, if that is shorter).
+    When you change it, active visitors stay, and no running session ends earlier than announced."""
     session_max_duration: Seconds | None = Field(default=None, ge=5, le=86_400 * 30)
     """The longest time that a session lasts, even if its visitor is active. None: no limit."""
     max_extension: Seconds | None = Field(default=None, ge=1, le=86_400)
@@ -112,7 +112,7 @@ class RoomSettings(BaseModel):
     """If true, all newcomers wait and nobody is called. Active visitors stay."""
     hold: HoldSetting = None
     """A pause that ends by itself, with a gentle return: a table with `until` and `why`. `waitroom
-    rooms hold`, an alert, or an ill site set it. None: no hold."""
+    rooms hold`, an alert, or a site in trouble sets it. None: no hold."""
     suspended: bool = False
     """Switches the room off: all visitors pass and are not counted."""
     max_waiting: Count | None = Field(default=None, ge=0, le=1_000_000_000)
@@ -166,8 +166,8 @@ class RoomSettings(BaseModel):
     on_store_failure: Literal["bounded", "admit", "wait"] = "bounded"
     """Which visitors are admitted while Redis is unavailable. `bounded`: each replica admits its
     share of the free sessions and of `new_users_per_minute`, and nobody if visitors waited.
-    `admit`: everybody, including waiting visitors. `wait`: nobody. Active visitors pass in any
-    case. Sessions given meanwhile stay valid; a room over its cap then calls nobody."""
+    `admit`: everybody, including waiting visitors. `wait`: nobody. Active visitors always pass.
+    Sessions given meanwhile stay valid; a room over its cap then calls nobody."""
     recovery_window: Seconds | None = Field(default=None, ge=0, le=3600)
     """How long nobody is called after Redis lost its data, so that visitors can first get their
     places back with their cookies. None: twice the longest poll interval near the head of the
@@ -177,8 +177,8 @@ class RoomSettings(BaseModel):
     """Which client may use a pass. `none`: any client that has it. `user_agent`: only the browser
     that it was issued to. `ip`: only the IP address that it was issued to, or its IPv6 network of
     64 bits. If it comes from elsewhere, the session ends, so a visitor who changes between IPv4 and
-    IPv6 starts again each time. nginx caches verdicts by cookie alone, so a replica checks a bound
-    pass at every request."""
+    IPv6 has to start again each time. nginx caches verdicts by cookie alone, so a replica checks a
+    bound pass at every request."""
     max_places_per_address: Count | None = Field(default=None, ge=1, le=100)
     """How many places and sessions one IP address, or one IPv6 network of 64 bits, may have. If it
     has more, its newcomers are told that the room is full, and so are visitors who return to a lost
@@ -208,7 +208,7 @@ class RoomSettings(BaseModel):
     than 80 % of this number waited."""
     public_url: Annotated[str, AfterValidator(_read_site)] | None = None
     """Your site's URL without a path, for links in the webhook `called` and on the dashboard. None:
-    the former are paths, and the dashboard has none."""
+    links in `called` are paths, and the dashboard has no links."""
     message: Message | None = None
     """A message from you on the waiting page, 500 characters at most. For visitors of several
     languages, a table with a text by language: `text` is for all others (otherwise `en`, or the
@@ -230,14 +230,14 @@ class RoomSettings(BaseModel):
     """The colour of the page around the card, written like `accent`. Text on it is black or white.
     In dark mode a dark shade of it is used. None: the colour in `waiting.css`."""
     font: Font | None = None
-    """The waiting page's font: families that visitors have, as `Inter, Helvetica Neue, sans-serif`,
-    or the path of a font file on your site. None: the font in `waiting.css`."""
+    """The waiting page's font: families that visitors have, such as `Inter, Helvetica Neue,
+    sans-serif`, or the path of a font file on your site. None: the font in `waiting.css`."""
     footer: Links = ()
     """Links below the waiting page, 8 at most. Websites open in a new tab, so that nobody leaves
     the queue. Empty: those in `waiting.html`."""
     custom_css: StyleSheet | None = None
     """CSS rules for the waiting page, 10,000 characters at most. `url()` may load images and fonts
-    from your site. Not allowed: `@import`, URLs of other sites, a backslash outside of quotes."""
+    from your site. Not allowed: `@import`, URLs of other sites, a backslash outside quotes."""
 
     # A rule about two fields is checked with the later one. A validator of the whole model runs
     # only if all fields are valid, so its problem would be reported after theirs are fixed.
@@ -284,7 +284,7 @@ class RoomSettings(BaseModel):
     @property
     def line_labels(self) -> dict[str, dict[str, str]]:
         """Get the labels of the sub-queues that the waiting page shows: name -> language -> label.
-        The last one, where visitors without a class wait, is shown only if it has labels."""
+        The last sub-queue, where visitors without a class wait, is shown only if it has labels."""
         shown = (line for line in self.lines if line.labels or line is not self.lines[-1])
         return {line.name: line.labels or {"en": line.name} for line in shown}
 
@@ -312,7 +312,8 @@ class RoomSettings(BaseModel):
         return min((limit for limit in limits if limit is not None), default=None)
 
     def find_cap(self, learned: Learned | None) -> int:
-        """Return the cap in force. An adaptive room's is lower while its site bears less."""
+        """Return the cap in force. An adaptive room has a lower one while its site can serve fewer
+        visitors."""
         cap = self.total_active_users
         return cap if self.adaptive is None else self.adaptive.lower(cap, learned)
 

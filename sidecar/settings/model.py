@@ -105,7 +105,8 @@ class Settings(HistorySection):
     """The sources from which `operator_header` is trusted: IP addresses and networks of the proxy,
     and `unix` for a unix socket. Any client there can act as any operator."""
     operator_header_role: Role | None = None
-    """The role of those whom `operator_header` names and `operators` does not. None: no access."""
+    """The role of operators whom `operator_header` names and `operators` does not list. None: no
+    access."""
     service_token: str = Field(default="", repr=False)
     """The token with which your programs use the service API, `/v1/`. 16 characters or more.
     `admin_token` and `tokens` are accepted too. If all three are empty, the API is off."""
@@ -148,8 +149,9 @@ class Settings(HistorySection):
     """The maximum number of server-sent event streams of one replica. 0: none; browsers poll."""
     jobs: Database = Field(default="", repr=False)
     """The database of jobs, their results, and targets that were changed at run time. All replicas
-    and workers need the same one; SQLite is for those on one machine. Empty: with targets, the
-    file `waitroom-jobs.db` in the working directory; without targets, there are no jobs."""
+    and workers need the same one; SQLite works only if all of them run on one machine. Empty: with
+    targets, the file `waitroom-jobs.db` in the working directory; without targets, there are no
+    jobs."""
     leases: dict[RoomName, LeaseSettings] = Field(default={})
     """One table for each kind of resource that can be leased: `[leases.NAME]`. The rules for names
     are those for rooms, and no room may have the same name."""
@@ -160,11 +162,12 @@ class Settings(HistorySection):
     """One table for each target, an API that jobs may call: `[targets.NAME]`. The rules for names
     are those for limits."""
     rooms: dict[RoomName, RoomSettings] = Field(default={}, validate_default=True)
-    """One table for each room: `[rooms.NAME]`. At least one is needed, unless you have a lease, a
-    limit or a target. nginx names the room in `$waitroom_room`. A name has lower-case letters,
-    digits, `-` and `_`, 48 at most, and is not `internal`, `static` or `now`."""
+    """One table for each room: `[rooms.NAME]`. At least one room is needed, unless you have a
+    lease, a limit or a target. nginx names the room in `$waitroom_room`. A name has lower-case
+    letters, digits, `-` and `_`, 48 at most, and is not `internal`, `static` or `now`."""
     webhooks: Annotated[dict[Name, Webhook], HoldsSecrets] = Field(default={})
-    """One table for each receiver of notifications: `[webhooks.NAME]`. Names are as for limits."""
+    """One table for each receiver of notifications: `[webhooks.NAME]`. The rules for names are
+    those for limits."""
 
     @field_validator("secret_keys", "grant_keys")
     @classmethod

@@ -185,7 +185,7 @@ def reset(client: Client, room: str) -> Any:
 
 @rooms.reply_command("{room} learns its site anew", "room")
 def reset_learned(client: Client, room: str) -> Any:
-    """Forget what an adaptive room has learned of its site; its ceiling begins at `min`."""
+    """Forget what an adaptive room has learned about its site; its ceiling begins at `min`."""
     return client.request("POST", build_api_path(_ROOMS, room, "reset-learned"))
 
 
@@ -253,7 +253,8 @@ def log(client: Client, room: str | None) -> Any:
 @click.option(
     "--at",
     metavar="TIME",
-    help='Say what holds then: "2026-12-01 10:05", in the events\' time zone or with an offset. '
+    help='Show the state at this time: "2026-12-01 10:05", '
+    "in the events' time zone or with an offset. "
     "Otherwise now.",
 )
 def events(client: Client, room: str, at: str | None) -> Any:

@@ -95,7 +95,7 @@ def watch(
 ) -> None:
     """Watch rooms and their sub-queues; all rooms unless you name some.
 
-    On a terminal the figures stay in place; a file or a pipe gets a line for each room and look.
+    On a terminal the figures stay in place; a file or a pipe has a line for each room and interval.
     Rates cover the last minute and curves the last five, but only while this command has run.
     """
     samples: Samples = defaultdict(deque)

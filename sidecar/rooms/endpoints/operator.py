@@ -71,7 +71,7 @@ async def reset_room(request: web.Request, params: RoomAddress) -> Removed:
 
 @ENDPOINTS.post(_ROOM + "/reset-learned", OPERATORS, replies={200: "The room."})
 async def reset_learned(request: web.Request, _params: RoomAddress) -> RoomState:
-    """Forget what an adaptive room has learned of its site.
+    """Forget what an adaptive room has learned about its site.
 
     The ceiling begins at `min` again. Active visitors stay.
     """
