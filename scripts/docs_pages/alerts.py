@@ -29,7 +29,7 @@ when each one fires, what it means, and what to do. How to use the file, and who
 |---|---|
 | critical | Visitors are affected now. |
 | warning | Look at it today. |
-| info | It may be on purpose. |
+| info | The state may be intended. |
 
 `ROOM`, `TARGET`, `LIMIT`, `WEBHOOK` and `JOB` (the scrape job, one for each site) stand for names,
 `N` for the number. The first rules of the file are thresholds:"""

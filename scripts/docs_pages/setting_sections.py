@@ -358,7 +358,7 @@ LIMIT = Section(
     LimitSettings,
     """\
 How often something may be called: [rate limits](limits.md). After a change, restart the replicas.
-Limits of single keys can be changed at run time: `waitroom limits set`.
+The limits of individual keys can be changed at run time: `waitroom limits set`.
 
 ```toml
 [limits.pay]

@@ -137,7 +137,7 @@ class LimitStore:
 
     async def set_value(self, key: str, limit: int | None) -> None:
         """Set a key's limit for the calls from now on, or reset it to the configured one if `limit`
-        is None. Paced calls keep their times."""
+        is None. Calls that were paced keep their times."""
         await self._write_value(key, limit, self._changes.latest)
 
     async def _write_value(

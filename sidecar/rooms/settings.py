@@ -312,8 +312,7 @@ class RoomSettings(BaseModel):
         return min((limit for limit in limits if limit is not None), default=None)
 
     def find_cap(self, learned: Learned | None) -> int:
-        """Return the cap in force. An adaptive room has a lower one while its site can serve fewer
-        visitors."""
+        """Return the cap in force, lowered in an adaptive room to what its site can serve."""
         cap = self.total_active_users
         return cap if self.adaptive is None else self.adaptive.lower(cap, learned)
 

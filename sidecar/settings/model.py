@@ -105,8 +105,7 @@ class Settings(HistorySection):
     """The sources from which `operator_header` is trusted: IP addresses and networks of the proxy,
     and `unix` for a unix socket. Any client there can act as any operator."""
     operator_header_role: Role | None = None
-    """The role of operators whom `operator_header` names and `operators` does not list. None: no
-    access."""
+    """The role of operators whom `operator_header` names and `operators` lacks. None: no access."""
     service_token: str = Field(default="", repr=False)
     """The token with which your programs use the service API, `/v1/`. 16 characters or more.
     `admin_token` and `tokens` are accepted too. If all three are empty, the API is off."""
@@ -149,9 +148,8 @@ class Settings(HistorySection):
     """The maximum number of server-sent event streams of one replica. 0: none; browsers poll."""
     jobs: Database = Field(default="", repr=False)
     """The database of jobs, their results, and targets that were changed at run time. All replicas
-    and workers need the same one; SQLite works only if all of them run on one machine. Empty: with
-    targets, the file `waitroom-jobs.db` in the working directory; without targets, there are no
-    jobs."""
+    and workers need the same one; SQLite works on one machine only. Empty: with targets, the file
+    `waitroom-jobs.db` in the working directory; without targets, there are no jobs."""
     leases: dict[RoomName, LeaseSettings] = Field(default={})
     """One table for each kind of resource that can be leased: `[leases.NAME]`. The rules for names
     are those for rooms, and no room may have the same name."""
@@ -166,8 +164,7 @@ class Settings(HistorySection):
     lease, a limit or a target. nginx names the room in `$waitroom_room`. A name has lower-case
     letters, digits, `-` and `_`, 48 at most, and is not `internal`, `static` or `now`."""
     webhooks: Annotated[dict[Name, Webhook], HoldsSecrets] = Field(default={})
-    """One table for each receiver of notifications: `[webhooks.NAME]`. The rules for names are
-    those for limits."""
+    """One table for each receiver of notifications: `[webhooks.NAME]`. Names are as in `limits`."""
 
     @field_validator("secret_keys", "grant_keys")
     @classmethod

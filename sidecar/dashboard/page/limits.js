@@ -136,7 +136,7 @@ const list = {
     read: async () => ({ items: rules, next: null }),
   }),
   values: new Table({
-    label: 'Limits of single keys',
+    label: 'Limits of individual keys',
     key: each => named(each.key),
     empty: () => 'No key has a limit of its own. Find a key above to set one.',
     columns: [

@@ -91,9 +91,9 @@ class SiteState(Reply):
     """How the site behind an adaptive room does, as of the last tick."""
 
     state: StateName
-    """`healthy`: the ceiling grows while the room is full. `strained`: one visitor may enter as one
-    leaves. `overloaded`: nobody is called until enough have left. `slow without load`: fewer
-    visitors did not help. `no signal`: nginx reports too few responses."""
+    """`healthy`: the ceiling grows while the room is full. `strained`: one visitor may enter when
+    another leaves. `overloaded`: nobody is called until enough have left. `slow without load`:
+    fewer visitors did not help. `no signal`: nginx reports too few responses."""
     text: str
     """The state in words."""
     ceiling: Count
