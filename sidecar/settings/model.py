@@ -164,7 +164,7 @@ class Settings(HistorySection):
     lease, a limit or a target. nginx names the room in `$waitroom_room`. A name has lower-case
     letters, digits, `-` and `_`, 48 at most, and is not `internal`, `static` or `now`."""
     webhooks: Annotated[dict[Name, Webhook], HoldsSecrets] = Field(default={})
-    """One table for each receiver of notifications: `[webhooks.NAME]`. Names are as in `limits`."""
+    """One table for each webhook: `[webhooks.NAME]`. The rules for names are those for limits."""
 
     @field_validator("secret_keys", "grant_keys")
     @classmethod
