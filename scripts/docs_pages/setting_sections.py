@@ -154,7 +154,9 @@ custom_css = "main { border-radius: 0 }"
 """,
     more={
         "adaptive": "[let the room size itself](adaptive.md)",
-        "pause_on_error_share": "[sites in trouble](adaptive.md#pause-while-the-site-is-in-trouble)",
+        "pause_on_error_share": (
+            "[sites in trouble](adaptive.md#pause-while-the-site-is-in-trouble)"
+        ),
         "max_extension": "[the site's headers](site-headers.md)",
         "release_by_header": "[the site's headers](site-headers.md)",
         "hold": "[holds](adaptive.md#hold-the-room)",
