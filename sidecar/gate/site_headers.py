@@ -15,7 +15,7 @@ from sidecar.gate.cookies import read_token
 from sidecar.kit.errors import StoreError
 from sidecar.rooms.adaptive.metrics import AdaptiveMetrics
 from sidecar.rooms.service import WaitingRooms
-from sidecar.visitors.model import Pass, Ticket
+from sidecar.visitors.model import Pass
 
 #: The maximum number of visits that wait to be changed. Reports of more are dropped.
 MAX_WAITING = 10_000
@@ -45,7 +45,7 @@ class SiteHeaders:
         name, cookies, release, extend = (group.decode("ascii") for group in match.groups())
         room = self._rooms.find(name)
         token = read_token({"Cookie": cookies}, room) if room else None
-        if room is None or not isinstance(token, Pass | Ticket):
+        if room is None or not isinstance(token, Pass):
             self._metrics.reports.labels("", "unbelieved").inc()
             return True
         settings, visit = room.settings, (name, token.visitor)

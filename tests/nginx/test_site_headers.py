@@ -22,7 +22,7 @@ def site():
     )
     one = {"total_active_users": 1}
     rooms = {
-        "shop": {**one, "release_by_header": True},
+        "shop": {**one, "release_by_header": True, "exempt_paths": "/free/"},
         "desk": {**one, "session_duration": 5, "max_extension": 30},
     }
     with Site(
@@ -58,6 +58,8 @@ def test_a_response_ends_the_visit(site):
             forged.sendto(head + data, (host, int(port)))
     wait_until(lambda: count_results(site).get("unbelieved") == 2, "the forged reports")
     assert second.get("/any").waits
+    assert second.get("/free" + RELEASE).status == 200  # exempt: the place in line stays
+    wait_until(lambda: count_results(site).get("unbelieved") == 3, "the report")
     reply = first.get(RELEASE)
     assert (reply.status, reply.headers.get("X-Waitroom-Release")) == (200, None)
     wait_until(lambda: second.get("/any").status == 200, "the slot", timeout_s=30)

@@ -26,7 +26,7 @@ async def told(site, what=""):
     return await ask(site, "GET", what)
 
 
-def alert(status, summary="The database\nis slow"):
+def alert(status, summary="The database\n\x00is slow"):
     return {**ALERT, "status": status, "commonAnnotations": {"summary": summary}}
 
 

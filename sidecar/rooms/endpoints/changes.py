@@ -101,7 +101,7 @@ async def hold_room(request: web.Request, params: HoldParameters, body: Alert) -
                 return ChangedRoom.model_construct(**dict(state), change=snapshot.revision)
             until_ms = snapshot.now_ms
         summary = str(why or body.common_annotations.get("summary", ""))
-        why = _ALERT + " ".join(summary.split())[:100]
+        why = _ALERT + "".join(filter(str.isprintable, " ".join(summary.split())))[:100]
     return await _change_settings(request, {"hold": {"until": until_ms, "why": why}}, why=why)
 
 
