@@ -99,7 +99,7 @@ def unset(client: Client, name: str) -> Any:
 
 @targets.reply_command(_print_state, "name")
 def pause(client: Client, name: str) -> Any:
-    """Stop calling: jobs wait, and more may be submitted. Calls in progress go on."""
+    """Stop calling: jobs wait, and more may be submitted. Calls in progress continue."""
     return _set_paused(client, name, is_paused=True)
 
 

@@ -148,10 +148,10 @@ class RoomSettings(BaseModel):
     claim_window: Seconds = Field(default=30, ge=5, le=3600, validate_default=True)
     """How long a called visitor has to arrive, counted from when their next poll is due; at most
     `heartbeat_timeout`. If the page polls often, the time is shorter: that of three polls, but at
-    least 10 s. Then the slot goes to the next visitor, and a late visitor is called as the next one
-    on return. A place that was never polled ends after this time too. So does the session of a
-    newcomer who was admitted at once and has not sent the cookie, if visitors wait or nine of ten
-    slots are taken."""
+    least 10 s. Then the slot goes to the next visitor, and a visitor who returns late is called
+    next. A place that was never polled ends after this time too. So does the session of a newcomer
+    who was admitted at once and has not sent the cookie, if visitors wait or nine of ten slots are
+    taken."""
     rejoin_window: Seconds = Field(default=600, ge=0, le=86_400)
     """How long visitors who lost their place because they did not poll (a sleeping phone, a tunnel)
     can get it back, counted from their last poll; it may be up to five minutes more. After that
@@ -211,8 +211,8 @@ class RoomSettings(BaseModel):
     links in `called` are paths, and the dashboard has no links."""
     message: Message | None = None
     """A message from you on the waiting page, 500 characters at most. For visitors of several
-    languages, a table with a text by language: `text` is for all others (otherwise `en`, or the
-    first). `until` is when the message ends. None: no message."""
+    languages, a table with one text for each language: `text` is for all others (otherwise `en`, or
+    the first). `until` is when the message ends. None: no message."""
     template: Annotated[str, AfterValidator(_check_template)] | None = None
     """Your own waiting page: a Mustache file in `template_dir`, such as `shop.html`. It replaces
     the whole page, and its changes take effect at once. None: the built-in waiting page."""
