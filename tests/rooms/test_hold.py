@@ -88,6 +88,16 @@ async def test_alertmanager_holds_a_room_until_the_alert_is_resolved(replica):
         await ask(site, "POST", "/hold", body, status=422)
 
 
+async def test_a_resolved_alert_leaves_an_operators_shorter_hold(replica):
+    """The alert was to hold for longer than the operator."""
+    site = await replica(total_active_users=3)
+    own = (await ask(site, "POST", "/hold?seconds=60&why=mine"))["settings"]["hold"]
+    for status in ("firing", "resolved"):
+        held = await ask(site, "POST", "/hold?seconds=600", alert(status))
+        assert held["settings"]["hold"]["until"] > own["until"], status
+        assert held["settings"]["hold"]["why"] == "mine"
+
+
 async def count(site, seconds, errors=0, number=30):
     """Count responses of the site that took some seconds, now."""
     step = site.turn.now_ms // 1000 // STEP_S

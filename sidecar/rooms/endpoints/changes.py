@@ -16,6 +16,7 @@ from sidecar.kit.errors import InputError
 from sidecar.kit.shorten import shorten_values
 from sidecar.rooms.endpoints.operator import make_room_state
 from sidecar.rooms.event_changes import find_event_change_problems
+from sidecar.rooms.hold import HOLD_S
 from sidecar.rooms.messages import set_end
 from sidecar.rooms.schemas.changes import (
     CHANGED_SINCE,
@@ -102,6 +103,9 @@ async def hold_room(request: web.Request, params: HoldParameters, body: Alert) -
             until_ms = snapshot.now_ms
         summary = str(why or body.common_annotations.get("summary", ""))
         why = _ALERT + "".join(filter(str.isprintable, " ".join(summary.split())))[:100]
+        # A hold that is no longer than an ill site's may be one, which the alert takes over.
+        if hold is not None and hold.until > snapshot.now_ms + HOLD_S * 1000 and not is_over:
+            why = why if hold.why.startswith(_ALERT) else hold.why  # `resolved` must not end it
     return await _change_settings(request, {"hold": {"until": until_ms, "why": why}}, why=why)
 
 
