@@ -383,7 +383,7 @@ class RoomSettings(BaseModel):
 def merge_settings(
     file: RoomSettings, overrides: dict[str, Any], now_ms: int
 ) -> tuple[RoomSettings, list[str]]:
-    """Return the settings in force, and the problems of the overrides. Overrides from run time
+    """Return the settings in force, and the problems of the overrides. Changes made at run time
     replace the file's settings, an open event replaces both, and a hold pauses the room. The Lua
     scripts merge the same way (rooms/lua/parts/settings.lua, openings.lua;
     tests/rooms/test_effective.py)."""
