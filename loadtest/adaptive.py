@@ -331,6 +331,8 @@ def report(
     plateau = (
         f"Fixed caps from {min(alike)} to {max(alike)} serve at least {ALIKE:.0%} of the best one's"
         " good pages: chance decides which of them is the best."
+        if len(alike) > 1
+        else f"No other fixed cap serves {ALIKE:.0%} of the best one's good pages."
     )
     goals = _goals(amount, best, fixed[best], run)
     states = [
