@@ -21,6 +21,7 @@ replica exports it. Take the maximum, `max by (room) (…)`. All others belong t
 them up, `sum by (room) (…)`. A histogram also has `…_bucket`, `…_sum` and `…_count`."""
 _TITLES = {
     "RoomMetrics": "Rooms",
+    "AdaptiveMetrics": "Adaptive rooms, and the headers of sites",
     "GateMetrics": "Streams",
     "LeaseMetrics": "Leases",
     "LimitMetrics": "Rate limits",

@@ -86,6 +86,7 @@ MAX_FIELD_BYTES = 65_536
 #: The metrics of each feature that a replica exports at /metrics.
 PRODUCT_METRICS = (
     RoomMetrics,
+    AdaptiveMetrics,
     GateMetrics,
     LeaseMetrics,
     LimitMetrics,

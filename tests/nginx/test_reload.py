@@ -31,7 +31,9 @@ def write(site, number, cap):
     """Write another cap of both rooms into a replica's file."""
     file = site.folder / f"replica-{number}.toml"
     text = file.read_text()
-    file.write_text(re.sub(r"^(total_active_users) = .*", rf"\1 = {cap}", text, flags=re.MULTILINE))
+    new = file.with_suffix(".new")  # no replica reads half of a file
+    new.write_text(re.sub(r"^(total_active_users) = .*", rf"\1 = {cap}", text, flags=re.MULTILINE))
+    new.replace(file)
 
 
 def events(site, number):

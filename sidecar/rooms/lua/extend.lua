@@ -9,12 +9,12 @@
 
 -- Returns 1 if the visitor has a session, else 0.
 local function extend(visitor, extend_ms)
-  local started, ends = redis_call('ZSCORE', ADMITTED, visitor), redis_call('ZSCORE', ACTIVE, visitor)
+  local started = redis_call('ZSCORE', ADMITTED, visitor)
   if not started or redis_call('ZSCORE', REVOKED, visitor) then return 0 end
   started = tonumber(started)
   local most = to_ms(room.max_extension or 0)
   local pass_end = math.min(now + math.min(extend_ms, most), compute_pass_end(started, now) + most)
-  if pass_end + room.session_grace_ms > tonumber(ends) then
+  if pass_end + room.session_grace_ms > tonumber(redis_call('ZSCORE', ACTIVE, visitor)) then
     stats.last_end = math.max(stats.last_end or 0, pass_end)
     store_session(visitor, started, pass_end + room.session_grace_ms)
   end
