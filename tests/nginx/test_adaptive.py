@@ -31,15 +31,6 @@ def site():
         yield site
 
 
-def count_reports(site):
-    """Return how many reports the replica got, by result."""
-    text = Visitor(site.ops[0]).get("/metrics").text
-    lines = [line for line in text.splitlines() if line.startswith("waitroom_site_reports_total{")]
-    return {
-        line.partition('result="')[2].partition('"')[0]: float(line.split()[-1]) for line in lines
-    }
-
-
 def test_a_room_follows_its_site(site):
     """The room lets in `min` visitors, more while the site is fast, and nobody while it is slow.
     Pages and JSON are reported; files, and locations that are left out, are not."""
@@ -61,7 +52,7 @@ def test_a_room_follows_its_site(site):
     found = site.room()["site"]
     assert found["responses"] >= 80
     assert found["p90_seconds"] < 0.5
-    reports = count_reports(site)
+    reports = site.count_reports()
     assert reports["unreadable"] == 1
     assert reports["unknown_room"] == 1
     assert reports["counted"] == 82

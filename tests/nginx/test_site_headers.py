@@ -34,15 +34,6 @@ def site():
         yield site
 
 
-def count_results(site):
-    """Return how many reports had each result."""
-    text = Visitor(site.ops[0]).get("/metrics").text
-    lines = [line for line in text.splitlines() if line.startswith("waitroom_site_reports_total{")]
-    return {
-        line.partition('result="')[2].partition('"')[0]: float(line.split()[-1]) for line in lines
-    }
-
-
 def test_a_response_ends_the_visit(site):
     """The next visitor gets the slot. The visitor does not see the header. A header that the room
     does not allow has no effect, and neither has a report without a valid cookie."""
@@ -56,21 +47,21 @@ def test_a_response_ends_the_visit(site):
         head = b"<190>Nov 22 04:33:00 waitroom_visit: "
         for data in (b"shop|waitroom_shop=k~made-up|1|", b"nobody|waitroom_x=1|1|", b"shop||1|1"):
             forged.sendto(head + data, (host, int(port)))
-    wait_until(lambda: count_results(site).get("unbelieved") == 2, "the forged reports")
+    wait_until(lambda: site.count_reports().get("unbelieved") == 2, "the forged reports")
     assert second.get("/any").waits
     assert second.get("/free" + RELEASE).status == 200  # exempt: the place in line stays
-    wait_until(lambda: count_results(site).get("unbelieved") == 3, "the report")
+    wait_until(lambda: site.count_reports().get("unbelieved") == 3, "the report")
     reply = first.get(RELEASE)
     assert (reply.status, reply.headers.get("X-Waitroom-Release")) == (200, None)
     wait_until(lambda: second.get("/any").status == 200, "the slot", timeout_s=30)
-    results = count_results(site)
+    results = site.count_reports()
     assert (results["released"], results["not_allowed"], results["unreadable"]) == (1, 1, 1)
 
 
 def test_the_first_page_of_a_visit_ends_it(site):
     """Its cookie comes with the same response."""
     assert Visitor(site.url).get(RELEASE).status == 200
-    wait_until(lambda: count_results(site).get("released") == 1, "the end")
+    wait_until(lambda: site.count_reports().get("released") == 1, "the end")
 
 
 def test_a_response_extends_the_visit(site):
@@ -81,7 +72,7 @@ def test_a_response_extends_the_visit(site):
     [cookie] = [text for text in reply.all("Set-Cookie") if text.startswith("waitroom_desk")]
     assert 30 < int(cookie.partition("Max-Age=")[2].partition(";")[0]) <= 35
     assert second.get("/desk/any").waits
-    wait_until(lambda: count_results(site).get("extended") == 1, "the extension")
+    wait_until(lambda: site.count_reports().get("extended") == 1, "the extension")
     time.sleep(12)  # a session of 5 s and its grace
     assert second.get("/desk/any").waits
     assert first.get("/desk/any").status == 200

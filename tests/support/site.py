@@ -241,6 +241,15 @@ class Site(Servers):
         """Call the admin API of a replica. Return the JSON body of the response."""
         return call(method, f"{self.ops[replica]}/admin{path}", ADMIN_TOKEN, body)
 
+    def count_reports(self) -> dict[str, float]:
+        """Return how many of nginx's reports about sites the first replica got, by result."""
+        with urllib.request.urlopen(f"{self.ops[0]}/metrics", timeout=10) as reply:
+            text = reply.read().decode()
+        found = re.findall(
+            r'^waitroom_site_reports_total{result="(\w+)".*} (\S+)$', text, re.MULTILINE
+        )
+        return {result: float(number) for result, number in found}
+
     def room(self, name: str = "shop") -> dict[str, Any]:
         """Return the admin API's description of a room."""
         document: dict[str, Any] = self.admin("GET", f"/rooms/{name}")
