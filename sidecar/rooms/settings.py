@@ -291,19 +291,17 @@ class RoomSettings(BaseModel):
     @property
     def is_site_measured(self) -> bool:
         """Whether nginx's reports of the site's responses are used."""
-        return bool({*self.reported_settings} - {"max_extension", "release_by_header"})
+        limits = self.pause_on_error_share, self.pause_on_response_time
+        return limits != (None, None) or (self.adaptive is not None and self.adaptive.mode != "off")
 
     @property
     def reported_settings(self) -> list[str]:
         """The settings in use that need nginx's reports (`health_listen`)."""
-        used = {
-            "adaptive": self.adaptive is not None and self.adaptive.mode != "off",
-            "pause_on_error_share": self.pause_on_error_share is not None,
-            "pause_on_response_time": self.pause_on_response_time is not None,
-            "max_extension": self.max_extension is not None,
-            "release_by_header": self.release_by_header,
-        }
-        return [name for name, is_used in used.items() if is_used]
+        names = ["pause_on_error_share", "pause_on_response_time"]
+        names += ["max_extension", "release_by_header"]
+        if self.adaptive is not None and self.adaptive.mode != "off":
+            names.insert(0, "adaptive")
+        return [name for name in names if getattr(self, name)]
 
     @property
     def slow_s(self) -> float | None:
