@@ -2,7 +2,7 @@
 site is ill. Then it resumes gently (rooms/lua/parts/openings.lua)."""
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -21,6 +21,10 @@ _WINDOWS_S, _ENOUGH = (10, 20, 60), 20
 _WELL = 0.8
 
 
+#: How the reason of a hold begins that an alert asked for.
+_ALERT = "alert: "
+
+
 class Hold(BaseModel):
     """Until when nobody is called, and why."""
 
@@ -34,6 +38,24 @@ class Hold(BaseModel):
 
 
 HoldSetting = Annotated[Hold, table_validator('{"until": "2026-12-01T10:00+01:00"}')] | None
+
+
+def find_hold_of_alert(
+    hold: Hold | None, now_ms: int, until_ms: int, summary: str, *, is_resolved: bool
+) -> dict[str, Any] | None:
+    """Return what an alert makes of the present hold, or None if it changes nothing. An alert never
+    shortens a hold, and ends only the one that an alert began."""
+    is_of_alert = hold is not None and hold.why.startswith(_ALERT)
+    why = _ALERT + "".join(filter(str.isprintable, " ".join(summary.split())))[:100]
+    if is_resolved:
+        return {"until": now_ms, "why": why} if is_of_alert else None
+    if hold is None:
+        return {"until": until_ms, "why": why}
+    if hold.until >= until_ms:
+        return None
+    # A longer hold than an ill site's is an operator's: it keeps its reason.
+    is_own = not is_of_alert and hold.until > now_ms + HOLD_S * 1000
+    return {"until": until_ms, "why": hold.why if is_own else why}
 
 
 def find_illness(

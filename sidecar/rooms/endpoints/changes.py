@@ -16,7 +16,7 @@ from sidecar.kit.errors import InputError
 from sidecar.kit.shorten import shorten_values
 from sidecar.rooms.endpoints.operator import make_room_state
 from sidecar.rooms.event_changes import find_event_change_problems
-from sidecar.rooms.hold import HOLD_S
+from sidecar.rooms.hold import find_hold_of_alert
 from sidecar.rooms.messages import set_end
 from sidecar.rooms.schemas.changes import (
     CHANGED_SINCE,
@@ -43,9 +43,6 @@ _ACT_CHANGES: dict[str, dict[str, Any]] = {
     "drain": {"max_waiting": 0, "queue_all": False},
     "resume": {"max_waiting": None, "queue_all": False},
 }
-
-#: How the reason of a hold begins that an alert asked for.
-_ALERT = "alert: "
 
 ENDPOINTS = Endpoints("administration", find=room_of, problems=(UNKNOWN_ROOM,))
 
@@ -91,22 +88,23 @@ async def hold_room(request: web.Request, params: HoldParameters, body: Alert) -
     body may be a message of Alertmanager's webhook.
     """
     room = room_of(request)
-    snapshot, hold = await room.refresh(), room.settings.hold
-    until_ms = snapshot.now_ms + params.seconds * 1000
-    why = params.why
-    if body.status is not None:
-        is_over, is_longer = body.status == "resolved", hold is not None and hold.until >= until_ms
-        if is_over or is_longer:
-            if not is_over or hold is None or not hold.why.startswith(_ALERT):
-                state = make_room_state(room, snapshot)
-                return ChangedRoom.model_construct(**dict(state), change=snapshot.revision)
-            until_ms = snapshot.now_ms
-        summary = str(why or body.common_annotations.get("summary", ""))
-        why = _ALERT + "".join(filter(str.isprintable, " ".join(summary.split())))[:100]
-        # A hold that is no longer than an ill site's may be one, which the alert takes over.
-        if hold is not None and hold.until > snapshot.now_ms + HOLD_S * 1000 and not is_over:
-            why = why if hold.why.startswith(_ALERT) else hold.why  # `resolved` must not end it
-    return await _change_settings(request, {"hold": {"until": until_ms, "why": why}}, why=why)
+    snapshot = await room.refresh()
+    until_ms, why = snapshot.now_ms + params.seconds * 1000, params.why
+    if body.status is None:
+        new = {"until": until_ms, "why": why}
+        return await _change_settings(request, {"hold": new}, why=why)
+    summary = str(why or body.common_annotations.get("summary", ""))
+    hold = find_hold_of_alert(
+        room.settings.hold,
+        snapshot.now_ms,
+        until_ms,
+        summary,
+        is_resolved=body.status == "resolved",
+    )
+    if hold is not None:
+        return await _change_settings(request, {"hold": hold}, why=hold["why"])
+    state = make_room_state(room, snapshot)
+    return ChangedRoom.model_construct(**dict(state), change=snapshot.revision)
 
 
 @ENDPOINTS.post(
