@@ -288,7 +288,7 @@ async def _read_site_reports(
     await stack.enter_async_context(
         datagrams.listen("health_listen", settings.health_listen, handle)
     )
-    for name, work in ("site reports", reports.flush_forever), ("visits", headers.work_forever):
+    for name, work in ("site reports", reports.flush_forever), ("visits", headers.apply_forever):
         task = asyncio.create_task(run_worker(name, work))
         stack.push_async_callback(stop_workers, task)
 

@@ -61,7 +61,7 @@ class SiteHeaders:
             self._waiting[visit] = extend_ms
         return True
 
-    async def work_forever(self) -> None:
+    async def apply_forever(self) -> None:
         """Change the visits until cancelled. Those whose Redis does not answer stay for later."""
         while True:
             await asyncio.sleep(_PAUSE_S)

@@ -113,15 +113,15 @@ def detect_events(  # noqa: PLR0913
         notices.append(
             Notice(id_, event, room, now_ms, waiting, snapshot.active, cap, wait_s, threshold)
         )
-    told, told_ms = before.site or state, before.site_ms
-    if site and is_notable(told, state) and now_ms - told_ms >= MIN_INTERVAL_MS:
+    last_state, last_ms = before.site or state, before.site_ms
+    if site and is_notable(last_state, state) and now_ms - last_ms >= MIN_INTERVAL_MS:
         id_ = f"{room}-{before.began_ms}-{before.event_count + len(notices) + 1}-site_state"
-        change = SiteChange(state, told, site["text"], site["ceiling"])
+        change = SiteChange(state, last_state, site["text"], site["ceiling"])
         numbers = waiting, snapshot.active, cap, wait_s
         notices.append(Notice(id_, "site_state", room, now_ms, *numbers, site=change))
-        told, told_ms = state, now_ms
-    after = replace(before, event_count=before.event_count + len(notices), site=told)
-    return replace(after, queue=queue, over=over, full=full, site_ms=told_ms), notices
+        last_state, last_ms = state, now_ms
+    after = replace(before, event_count=before.event_count + len(notices), site=last_state)
+    return replace(after, queue=queue, over=over, full=full, site_ms=last_ms), notices
 
 
 class RoomDetector(Detector):

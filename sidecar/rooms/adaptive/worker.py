@@ -77,8 +77,8 @@ async def _hold_while_ill(room: WaitingRoom, count: CountResponses, now_ms: int)
     stored = await room.store.read_learned("hold") if why else ""
     if not why or (stored and json.loads(stored)["until"] >= until_ms):
         return  # an operator holds the room for longer
-    held, event = {"until": until_ms, "why": why}, "" if hold else f"ill ({why})"
-    is_stored = await room.store.store_learned(held, expected=stored, event=event, field="hold")
+    new, event = {"until": until_ms, "why": why}, "" if hold else f"ill ({why})"
+    is_stored = await room.store.store_learned(new, expected=stored, event=event, field="hold")
     if is_stored and event:
         log.warning("site_ill", room=room.name, why=why, hint="nobody is called until it is well")
 
