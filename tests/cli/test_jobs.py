@@ -25,6 +25,7 @@ from tests.support.target import run_target
 from waitroom import Jobs, UnavailableError
 
 ID = r"[A-Za-z0-9_-]{22}"
+BAR = b"held: pending, position 1"
 CONFIG = """
 edge_listen = "unix:{folder}/edge"
 ops_listen = "unix:{folder}/ops"
@@ -345,12 +346,12 @@ def test_a_terminal_has_one_line_that_is_written_over(works, run, submit):
         os.close(theirs)
         with contextlib.suppress(OSError):  # Linux says so when the other side is gone
             while part := os.read(ours, 65_536):
-                if not shown:
+                was_drawn, shown = BAR in shown, shown + part
+                if BAR in shown and not was_drawn:  # the first bytes only hide the cursor
                     said(run("jobs", "cancel", id_))
-                shown += part
     os.close(ours)
     lines = [line.strip() for line in re.split(r"[\r\n]+", CONTROLS.sub("", shown.decode()))]
-    bar = f"{'━' * 5}╺{'━' * 14} held: pending, position 1"
+    bar = f"{'━' * 5}╺{'━' * 14} {BAR.decode()}"
     assert (set(lines), watch.returncode) == ({bar, f"{id_} cancelled", ""}, 1)
     assert lines.count(f"{id_} cancelled") == 1
 
