@@ -464,13 +464,11 @@ def _describe_error(error: Exception) -> str:
         return f"its certificate is not trusted: {text}"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return "unknown host"
-    if isinstance(error, aiohttp.ClientConnectorError):
-        cause = error.os_error
-        if isinstance(cause, ssl.SSLError):
-            return f"TLS failed: {cause.reason}"
-        return os.strerror(cause.errno).lower() if cause.errno else str(cause)
     if isinstance(error, TimeoutError):
         return "no answer in time"
-    if isinstance(error, OSError) and error.errno:
-        return os.strerror(error.errno).lower()
-    return str(error) or type(error).__name__
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    if isinstance(cause, ssl.SSLError):
+        return f"TLS failed: {cause.reason}"
+    if isinstance(cause, OSError) and cause.errno:
+        return os.strerror(cause.errno).lower()
+    return str(cause) or type(error).__name__
