@@ -26,7 +26,7 @@ FRESH_STAMP_S = 1.5
 #: The largest difference between two clocks that is ignored, in seconds.
 CLOCK_TOLERANCE_S = 30
 
-# Checks of the gate and of the waiting page ------------------------------------------------------
+# Checks of the sidecar, its room and store, the gate and the waiting page -------------------------
 
 
 def check_site(visit: Visit) -> Iterator[Finding]:
@@ -95,6 +95,20 @@ def check_site_reports(visit: Visit) -> Iterator[Finding]:
     """Check that nginx reports the responses of the site behind an adaptive room."""
     if visit.unheard:
         yield get_finding("unheard", room=visit.room, inside=visit.unheard)
+
+
+def check_store(visit: Visit) -> Iterator[Finding]:
+    """Check that the replicas share a store that survives their restart and evicts no keys."""
+    stores = visit.stores
+    in_memory = [name for name in stores if name.startswith("memory")]
+    if len(stores) > 1:
+        memory = ", each in its own memory" if len(in_memory) == len(stores) else ""
+        yield get_finding("stores", count=len(stores), memory=memory)
+    elif stores:
+        yield get_finding("in_memory" if in_memory else "one_store")
+    policy = visit.poll.document.get("eviction")
+    if policy not in {None, SAFE}:
+        yield get_finding("eviction_unseen" if policy == UNSEEN else "evicts", eviction=policy)
 
 
 def check_gate(visit: Visit) -> Iterator[Finding]:
@@ -234,7 +248,8 @@ def check_cookie_presence(visit: Visit) -> Iterator[Finding]:
     first, joined = visit.first, visit.join
     if first.cookie is not None or visit.room_of_gate is None or visit.unknown_room is not None:
         return
-    is_stripped = _is_set_cookie_stripped(visit)
+    # The endpoint `join` always sets a cookie, unless something on the way strips Set-Cookie.
+    is_stripped = joined.is_of_sidecar and joined.status == 200 and joined.cookie is None
     if not first.is_of_gate:
         if first.status and first.status not in {401, 403}:
             yield get_finding("hidden_cookie" if is_stripped else "no_cookie")
@@ -244,12 +259,6 @@ def check_cookie_presence(visit: Visit) -> Iterator[Finding]:
         yield get_finding("joins")
     elif first.state == "not_queued" and joined.status >= 400 and not joined.is_of_sidecar:
         yield get_finding("cannot_join", status=joined.status)
-
-
-def _is_set_cookie_stripped(visit: Visit) -> bool:
-    """Return True if something between the sidecar and the doctor strips Set-Cookie: the response
-    of the endpoint `join`, which always sets a cookie, has none."""
-    return visit.join.is_of_sidecar and visit.join.status == 200 and visit.join.cookie is None
 
 
 def check_cookie_attributes(visit: Visit) -> Iterator[Finding]:
@@ -342,18 +351,7 @@ def check_stamps(visit: Visit) -> Iterator[Finding]:
         yield get_finding("refused_stamp" if is_refused else "stamps")
 
 
-def check_leaving(visit: Visit) -> Iterator[Finding]:
-    """Check that the site has released the places that the doctor took in the room."""
-    failed = [reply for reply in visit.leaves if reply.status != 200 or not reply.is_of_sidecar]
-    if failed:
-        is_refused = failed[0].status and not failed[0].is_of_sidecar
-        name = "no_post" if is_refused else "not_left"
-        yield get_finding(name, error=failed[0].status or failed[0].error)
-    elif visit.leaves:
-        yield get_finding("left")
-
-
-# Checks of ports, IP addresses, clocks, encryption and Redis -------------------------------------
+# Checks of encryption, ports, IP addresses, clocks and the doctor's own places --------------------
 
 
 def check_encryption(visit: Visit) -> Iterator[Finding]:
@@ -383,31 +381,6 @@ def check_ops_through_site(visit: Visit) -> Iterator[Finding]:
             yield get_finding("ops_through_site", path=path)
 
 
-def check_verdict_folder(visit: Visit) -> Iterator[Finding]:
-    """Check that only root can write to the parents of the folder in which nginx caches verdicts,
-    the sidecar's decisions about visitors."""
-    for folder in visit.verdict_folder.parents if visit.verdict_folder else ():
-        with contextlib.suppress(OSError):
-            status = folder.stat()
-            if status.st_uid or status.st_mode & (S_IWGRP | S_IWOTH):
-                yield get_finding("verdicts", folder=visit.verdict_folder, parent=folder)
-                return
-
-
-def check_store(visit: Visit) -> Iterator[Finding]:
-    """Check that the replicas share a store that survives their restart and evicts no keys."""
-    stores = visit.stores
-    in_memory = [name for name in stores if name.startswith("memory")]
-    if len(stores) > 1:
-        memory = ", each in its own memory" if len(in_memory) == len(stores) else ""
-        yield get_finding("stores", count=len(stores), memory=memory)
-    elif stores:
-        yield get_finding("in_memory" if in_memory else "one_store")
-    policy = visit.poll.document.get("eviction")
-    if policy not in {None, SAFE}:
-        yield get_finding("eviction_unseen" if policy == UNSEEN else "evicts", eviction=policy)
-
-
 def check_client_address(visit: Visit) -> Iterator[Finding]:
     """Check that the sidecar gets the visitor's IP address, not a proxy's or a forged one."""
     client = visit.poll.document.get("client")
@@ -433,6 +406,17 @@ def _parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address |
         return ipaddress.ip_address(text)
     except ValueError:
         return None
+
+
+def check_verdict_folder(visit: Visit) -> Iterator[Finding]:
+    """Check that only root can write to the parents of the folder in which nginx caches verdicts,
+    the sidecar's decisions about visitors."""
+    for folder in visit.verdict_folder.parents if visit.verdict_folder else ():
+        with contextlib.suppress(OSError):
+            status = folder.stat()
+            if status.st_uid or status.st_mode & (S_IWGRP | S_IWOTH):
+                yield get_finding("verdicts", folder=visit.verdict_folder, parent=folder)
+                return
 
 
 def check_clocks(visit: Visit) -> Iterator[Finding]:
@@ -462,39 +446,23 @@ def _format_offset(seconds: float) -> str:
     return f"{abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'}"
 
 
+def check_leaving(visit: Visit) -> Iterator[Finding]:
+    """Check that the site has released the places that the doctor took in the room."""
+    failed = [reply for reply in visit.leaves if reply.status != 200 or not reply.is_of_sidecar]
+    if failed:
+        is_refused = failed[0].status and not failed[0].is_of_sidecar
+        name = "no_post" if is_refused else "not_left"
+        yield get_finding(name, error=failed[0].status or failed[0].error)
+    elif visit.leaves:
+        yield get_finding("left")
+
+
 # The report ---------------------------------------------------------------------------------------
 
-#: All checks, in the order of the report. The findings of a check may explain those after it.
-CHECKS: tuple[Callable[[Visit], Iterator[Finding]], ...] = (
-    check_site,
-    check_sidecar,
-    check_replicas,
-    check_room,
-    check_changes,
-    check_site_reports,
-    check_store,
-    check_gate,
-    check_spellings,
-    check_front_controller,
-    check_error_pages,
-    check_other_origins,
-    check_waiting_page,
-    check_assets,
-    check_content_policy,
-    check_cookie_presence,
-    check_cookie_attributes,
-    check_caching,
-    check_heartbeat,
-    check_recognition,
-    check_stamps,
-    check_encryption,
-    check_ops_port,
-    check_edge_port,
-    check_ops_through_site,
-    check_client_address,
-    check_verdict_folder,
-    check_clocks,
-    check_leaving,
+#: All checks, in the order of this file, which is that of the report. The findings of a check may
+#: explain those after it.
+CHECKS: tuple[Callable[[Visit], Iterator[Finding]], ...] = tuple(
+    check for name, check in globals().items() if name.startswith("check_")
 )
 
 
