@@ -41,7 +41,10 @@ def _find_history(request: web.Request) -> "tuple[WaitingRoom, History]":
 
 
 ENDPOINTS = Endpoints(
-    "history", find=_find_history, problems=(UNKNOWN_ROOM, schemas.NO_HISTORY, DATABASE_UNAVAILABLE)
+    "history",
+    find=_find_history,
+    unknown=UNKNOWN_ROOM,
+    problems=(schemas.NO_HISTORY, DATABASE_UNAVAILABLE),
 )
 
 

@@ -1,6 +1,6 @@
 """Declares endpoints, each with its route, access rules, validation and OpenAPI operation.
 
-    ENDPOINTS = Endpoints("leases", problems=(UNKNOWN_LEASE,))
+    ENDPOINTS = Endpoints("leases", unknown=UNKNOWN_LEASE)
 
     @ENDPOINTS.put(
         "/v1/leases/{template}/{resource}",
@@ -213,8 +213,8 @@ def _find_models(handler: Handler) -> dict[str, Any]:
 
 class Endpoints:
     """The endpoints with one OpenAPI tag, such as "leases", in the order of their declaration. Each
-    gets `problems` in addition to its own, and by default `find`, its check of names in the path.
-    """
+    gets `problems` in addition to its own, and by default `find`, its check of names in the path;
+    `unknown` is the problem of an unknown name."""
 
     def __init__(
         self,
@@ -222,8 +222,9 @@ class Endpoints:
         *,
         problems: tuple[Kind, ...] = (),
         find: Callable[[web.Request], object] | None = None,
+        unknown: Kind | None = None,
     ) -> None:
-        self._tag, self._problems, self._find = tag, problems, find
+        self._tag, self._problems, self._find, self._unknown = tag, problems, find, unknown
         self._all: list[Endpoint] = []
 
     def __iter__(self) -> Iterator[Endpoint]:
@@ -233,7 +234,8 @@ class Endpoints:
         """Return a decorator that declares a handler as an endpoint. `more` has further fields of
         Endpoint. The fields `parameters` and `body` come from the handler's annotations, and so
         does the model of each reply for which `replies` has only a description."""
-        more["problems"] = (*self._problems, *more.get("problems", ()))
+        named = () if self._unknown is None or "{" not in path else (self._unknown,)
+        more["problems"] = (*named, *self._problems, *more.get("problems", ()))
         more.setdefault("find", self._find)
 
         def add_endpoint(handler: H) -> H:

@@ -38,7 +38,7 @@ def _find_template(request: web.Request) -> TemplateLeases:
     return request.app[LEASES].get(request.match_info["template"])
 
 
-ENDPOINTS = Endpoints("leases", find=_find_template)
+ENDPOINTS = Endpoints("leases", find=_find_template, unknown=schemas.UNKNOWN_LEASE)
 
 #: The heartbeats of open requests are sent at multiples of this time, in seconds.
 HEARTBEAT_STEP_S = 0.25
@@ -64,12 +64,7 @@ async def list_templates(request: web.Request) -> schemas.LeaseTemplates:
     return schemas.LeaseTemplates.model_construct(leases=templates)
 
 
-@ENDPOINTS.get(
-    _TEMPLATE,
-    _READS,
-    replies={200: "A page, by the resource's name."},
-    problems=(schemas.UNKNOWN_LEASE,),
-)
+@ENDPOINTS.get(_TEMPLATE, _READS, replies={200: "A page, by the resource's name."})
 async def list_resources(
     request: web.Request, page: schemas.ResourcesPage
 ) -> schemas.LeasedResources:
@@ -93,12 +88,7 @@ async def list_resources(
     )
 
 
-@ENDPOINTS.get(
-    _LEASE + "/queue",
-    _READS,
-    replies={200: "The holders, and a page of the queue."},
-    problems=(schemas.UNKNOWN_LEASE,),
-)
+@ENDPOINTS.get(_LEASE + "/queue", _READS, replies={200: "The holders, and a page of the queue."})
 async def show_resource(request: web.Request, page: schemas.QueuePage) -> schemas.ResourceState:
     """Show the holders of a resource and its queue.
 
@@ -125,7 +115,6 @@ async def show_resource(request: web.Request, page: schemas.QueuePage) -> schema
     # Not _READS, because this heartbeat takes the lease if the holder was called.
     _CHANGES,
     replies={200: "The holder's state: granted, waiting or gone."},
-    problems=(schemas.UNKNOWN_LEASE,),
 )
 async def find_lease(request: web.Request, params: schemas.FindParameters) -> schemas.LeaseStatus:
     """Find a holder's lease or place in the queue.
@@ -147,7 +136,7 @@ async def find_lease(request: web.Request, params: schemas.FindParameters) -> sc
         200: (schemas.LeaseStatus, "The lease."),
         202: (schemas.LeaseStatus, "A place in the queue, or none if it was lost during `wait`."),
     },
-    problems=(schemas.UNKNOWN_LEASE, QUEUE_FULL),
+    problems=(QUEUE_FULL,),
     problem_members={429: schemas.LeaseStatus},
 )
 async def take_lease(
@@ -179,7 +168,7 @@ async def take_lease(
     _LEASE,
     _CHANGES,
     replies={200: "The lease is renewed."},
-    problems=(schemas.UNKNOWN_LEASE, schemas.LEASE_OVER, schemas.NOT_RENEWED),
+    problems=(schemas.LEASE_OVER, schemas.NOT_RENEWED),
 )
 async def renew_lease(
     request: web.Request, path: schemas.LeasePath, body: schemas.RenewLease
@@ -200,7 +189,7 @@ async def renew_lease(
     _LEASE,
     _CHANGES,
     replies={200: "Whether there was anything to release."},
-    problems=(schemas.UNKNOWN_LEASE, schemas.LEASE_OVER),
+    problems=(schemas.LEASE_OVER,),
 )
 async def release_lease(
     request: web.Request, params: schemas.ReleaseParameters

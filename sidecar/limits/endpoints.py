@@ -33,7 +33,7 @@ def _find_limit(request: web.Request) -> Limit:
     return request.app[LIMITS].get(request.match_info["name"])
 
 
-ENDPOINTS = Endpoints("limits", find=_find_limit)
+ENDPOINTS = Endpoints("limits", find=_find_limit, unknown=schemas.UNKNOWN_LIMIT)
 
 _LIMIT_PATH = "/v1/limits/{name}"
 _VALUE_PATH = _LIMIT_PATH + "/values/{key:.*}"
@@ -68,7 +68,7 @@ async def list_limits(request: web.Request) -> schemas.LimitRules:
         )
     },
     reply_headers=_RATE_HEADERS,
-    problems=(schemas.UNKNOWN_LIMIT, schemas.OVER_LIMIT),
+    problems=(schemas.OVER_LIMIT,),
     problem_members={429: schemas.LimitDecision},
     bypasses_models=True,
 )
@@ -150,7 +150,6 @@ def _release_unless_retried(limit: Limit, call: Call, decision: Decision) -> Non
     parameters=schemas.LookParameters,
     replies={200: (schemas.LimitLook, "The limit, and the decision.")},
     reply_headers=_RATE_HEADERS,
-    problems=(schemas.UNKNOWN_LIMIT,),
     # The query parameters have the names of the fields in the limit's key.
     bypasses_models=True,
 )
@@ -172,7 +171,6 @@ async def look_at_limit(request: web.Request) -> web.Response:
     _LIMIT_PATH + "/release",
     _CHANGE_ACCESS,
     replies={200: "Whether there was anything to release."},
-    problems=(schemas.UNKNOWN_LIMIT,),
 )
 async def release_limit(
     request: web.Request, _: schemas.LimitAddress, body: schemas.ReleasePermit
@@ -191,7 +189,6 @@ async def release_limit(
     _LIMIT_PATH + "/values",
     _READ_ACCESS,
     replies={200: "The configured limits, and those set at run time."},
-    problems=(schemas.UNKNOWN_LIMIT,),
 )
 async def list_values(request: web.Request, _: schemas.LimitAddress) -> schemas.KeyValues:
     """List the limits of individual keys: those configured, and those set at run time."""
@@ -199,12 +196,7 @@ async def list_values(request: web.Request, _: schemas.LimitAddress) -> schemas.
     return schemas.KeyValues(file=limit.settings.values, set=await limit.store.read_values())
 
 
-@ENDPOINTS.put(
-    _VALUE_PATH,
-    OPERATORS,
-    replies={200: "The key's limit from the next call on."},
-    problems=(schemas.UNKNOWN_LIMIT,),
-)
+@ENDPOINTS.put(_VALUE_PATH, OPERATORS, replies={200: "The key's limit from the next call on."})
 async def set_value(
     request: web.Request, path: schemas.ValueAddress, body: schemas.SetValue
 ) -> schemas.KeyValue:
@@ -221,12 +213,7 @@ async def set_value(
     )
 
 
-@ENDPOINTS.delete(
-    _VALUE_PATH,
-    OPERATORS,
-    replies={200: "The key's limit from the next call on."},
-    problems=(schemas.UNKNOWN_LIMIT,),
-)
+@ENDPOINTS.delete(_VALUE_PATH, OPERATORS, replies={200: "The key's limit from the next call on."})
 async def unset_value(request: web.Request, path: schemas.ValueAddress) -> schemas.KeyValue:
     """Reset a key's limit to the configured value.
 
@@ -243,7 +230,6 @@ async def unset_value(request: web.Request, path: schemas.ValueAddress) -> schem
     _COUNTS_PATH,
     _READ_ACCESS,
     replies={200: "Of the keys that were found, those with the least left."},
-    problems=(schemas.UNKNOWN_LIMIT,),
 )
 async def list_counts(request: web.Request, page: schemas.CountsPage) -> schemas.KeyCounts:
     """List the keys that have used some of their limit.
@@ -265,7 +251,6 @@ async def list_counts(request: web.Request, page: schemas.CountsPage) -> schemas
     _LIMIT_PATH + "/recent",
     _READ_ACCESS,
     replies={200: "The minutes of the last three hours, and keys of the last one."},
-    problems=(schemas.UNKNOWN_LIMIT,),
 )
 async def list_recent(request: web.Request, _: schemas.LimitAddress) -> schemas.RecentHistory:
     """Count the decisions of the last hours, and name the keys that were refused most.
@@ -290,10 +275,7 @@ async def list_recent(request: web.Request, _: schemas.LimitAddress) -> schemas.
 
 
 @ENDPOINTS.delete(
-    _COUNTS_PATH + "/{key:.*}",
-    OPERATORS,
-    replies={200: "Whether anything was counted."},
-    problems=(schemas.UNKNOWN_LIMIT,),
+    _COUNTS_PATH + "/{key:.*}", OPERATORS, replies={200: "Whether anything was counted."}
 )
 async def reset_count(request: web.Request, path: schemas.ValueAddress) -> schemas.KeyReset:
     """Reset what a key has used.

@@ -21,7 +21,7 @@ def _find_webhook(request: web.Request) -> ConfiguredWebhook:
     return request.app[WEBHOOKS].get(request.match_info["webhook"])
 
 
-ENDPOINTS = Endpoints("webhooks", find=_find_webhook)
+ENDPOINTS = Endpoints("webhooks", find=_find_webhook, unknown=schemas.UNKNOWN_WEBHOOK)
 
 _WEBHOOK_PATH = "/admin/webhooks/{webhook}"
 
@@ -54,12 +54,7 @@ async def _describe_webhook(webhook: ConfiguredWebhook) -> schemas.WebhookState:
     )
 
 
-@ENDPOINTS.get(
-    _WEBHOOK_PATH + "/deliveries",
-    VIEWERS,
-    replies={200: "A page of messages."},
-    problems=(schemas.UNKNOWN_WEBHOOK,),
-)
+@ENDPOINTS.get(_WEBHOOK_PATH + "/deliveries", VIEWERS, replies={200: "A page of messages."})
 async def list_deliveries(
     request: web.Request, page: schemas.DeliveriesPage
 ) -> schemas.WebhookDeliveries:
@@ -79,7 +74,7 @@ async def list_deliveries(
     _WEBHOOK_PATH + "/deliveries/{id}/resend",
     OPERATORS,
     replies={200: "The message is sent again, or was already waiting."},
-    problems=(schemas.UNKNOWN_WEBHOOK, schemas.UNKNOWN_DELIVERY, schemas.DELIVERY_CHANGED),
+    problems=(schemas.UNKNOWN_DELIVERY, schemas.DELIVERY_CHANGED),
 )
 async def resend_delivery(request: web.Request, params: schemas.ResendParameters) -> schemas.Resent:
     """Send one message again, with the same id.
@@ -98,12 +93,7 @@ async def resend_delivery(request: web.Request, params: schemas.ResendParameters
     return _count_resent(params, [reply])
 
 
-@ENDPOINTS.post(
-    _WEBHOOK_PATH + "/resend",
-    OPERATORS,
-    replies={200: "The messages are sent again."},
-    problems=(schemas.UNKNOWN_WEBHOOK,),
-)
+@ENDPOINTS.post(_WEBHOOK_PATH + "/resend", OPERATORS, replies={200: "The messages are sent again."})
 async def resend_failed(request: web.Request, params: schemas.WebhookAddress) -> schemas.Resent:
     """Send all failed messages again, oldest first.
 
@@ -119,7 +109,7 @@ async def resend_failed(request: web.Request, params: schemas.WebhookAddress) ->
     _WEBHOOK_PATH + "/test",
     OPERATORS,
     replies={200: "The test message is sent."},
-    problems=(schemas.UNKNOWN_WEBHOOK, UNKNOWN_ROOM),
+    problems=(UNKNOWN_ROOM,),
 )
 async def send_test(request: web.Request, params: schemas.TestParameters) -> schemas.SentTest:
     """Send a test message, with the event `test`.

@@ -44,7 +44,7 @@ _ACT_CHANGES: dict[str, dict[str, Any]] = {
     "resume": {"max_waiting": None, "queue_all": False},
 }
 
-ENDPOINTS = Endpoints("administration", find=room_of, problems=(UNKNOWN_ROOM,))
+ENDPOINTS = Endpoints("administration", find=room_of, unknown=UNKNOWN_ROOM)
 
 _ROOM = "/admin/rooms/{room}"
 

@@ -36,7 +36,7 @@ _NON_COUNTER_FIELDS = {
     *("keys", "keys_at", "known", "lost_since", "guessed"),
 }
 
-ENDPOINTS = Endpoints("administration", find=room_of, problems=(UNKNOWN_ROOM,))
+ENDPOINTS = Endpoints("administration", find=room_of, unknown=UNKNOWN_ROOM)
 
 _ROOM = "/admin/rooms/{room}"
 

@@ -28,7 +28,7 @@ from sidecar.rooms.service import WaitingRoom, room_of
 from sidecar.rooms.store.transfer import READ_ORDER, make_stats_rows
 from sidecar.visitors.model import Outside
 
-ENDPOINTS = Endpoints("administration", find=room_of, problems=(UNKNOWN_ROOM,))
+ENDPOINTS = Endpoints("administration", find=room_of, unknown=UNKNOWN_ROOM)
 
 #: The token in the file's head, of which only the signature matters. The roll-out number 0 is
 #: never outside, so the token lets nobody pass.

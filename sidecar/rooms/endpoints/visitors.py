@@ -41,7 +41,7 @@ from sidecar.rooms.store.scripts import ClassClaim
 from sidecar.visitors.model import Phase
 from sidecar.visitors.visitor_number import visitor_number
 
-ENDPOINTS = Endpoints("administration", find=room_of, problems=(UNKNOWN_ROOM,))
+ENDPOINTS = Endpoints("administration", find=room_of, unknown=UNKNOWN_ROOM)
 
 _ROOM = "/admin/rooms/{room}"
 _VISITOR = _ROOM + "/visitors/{visitor}"
