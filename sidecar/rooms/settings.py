@@ -222,10 +222,9 @@ class RoomSettings(BaseModel):
     """The logo on the waiting page: a path on your site that no room applies to, such as
     `/_waitroom/static/shop.svg`. Browsers load it from your own site only. None: `logo.svg`."""
     accent: ColourText | None = None
-    """The colour of the progress bar and of the main button: `#0f766e`, or `rgb()`, `hsl()` or
-    `oklch()`. Text on it is black or white, whichever is easier to read. Lines and texts in this
-    colour get a stronger shade if the contrast with the card is too low. None: the colour in
-    `waiting.css`."""
+    """The colour of the progress bar and of the main button: any opaque CSS colour. Text on it is
+    black or white, whichever is easier to read. Lines and texts in this colour get a stronger shade
+    if the contrast with the card is too low. None: the colour in `waiting.css`."""
     background: ColourText | None = None
     """The colour of the page around the card, written like `accent`. Text on it is black or white.
     In dark mode a dark shade of it is used. None: the colour in `waiting.css`."""

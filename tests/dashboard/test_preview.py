@@ -72,7 +72,7 @@ async def test_settings_are_tried_before_they_are_saved(site):
 @pytest.mark.parametrize(
     ("form", "problem"),
     [
-        ({"accent": "teal", "font": "a;b"}, "font: write families"),
+        ({"accent": "tael", "font": "a;b"}, "font: write families"),
         ({"custom_css": "@import 'x'"}, "custom_css: @import is not allowed"),
         ({"footer": "x"}, "footer: write JSON"),
         ({"total_active_users": "5"}, "total_active_users: no setting of the page"),

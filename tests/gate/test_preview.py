@@ -78,7 +78,7 @@ def test_settings_can_be_tried(run, tmp_path):
         (["--state", "sad"], "there is no state 'sad'; these are: joining, waiting"),
         (["--language", "xx"], "there is no language 'xx'; these are: ar, de"),
         (["--set", "accent"], "write SETTING=VALUE"),
-        (["--set", "accent=teal"], "accent: write a colour such as"),
+        (["--set", "accent=tael"], "accent: write a colour such as"),
         (["--set", "colour=teal"], "unknown setting"),
     ],
 )
