@@ -83,14 +83,16 @@ class Reply(BaseModel):
         model_title_generator=lambda model: model.__qualname__,
     )
 
-    def response(self, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+    def to_json(self) -> bytes:
         try:
-            body = self.model_dump_json(by_alias=True)
+            return self.model_dump_json(by_alias=True).encode()
         except PydanticSerializationError:  # text that is not UTF-8
-            body = json.dumps(self.model_dump(by_alias=True))
+            return json.dumps(self.model_dump(by_alias=True)).encode()
+
+    def response(self, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
         return web.Response(
             status=status,
-            body=body.encode(),
+            body=self.to_json(),
             content_type="application/json",
             headers={"Cache-Control": "no-store", **(headers or {})},
         )

@@ -1,17 +1,10 @@
-"""What is written by hand, for speed, is what the models say, and no header is in vain."""
-
-import itertools
-import json
+"""The headers that are written by hand, for speed, are what the models say, and none is in vain."""
 
 from aiohttp import web
 
-from sidecar.http.json_text import to_json
 from sidecar.http.metrics import METRICS
 from sidecar.jobs.endpoints import check_permit
-from sidecar.jobs.endpoints.jobs import describe_new
-from sidecar.jobs.model import Job, State
-from sidecar.jobs.schemas import JobDocument
-from sidecar.jobs.service import JOBS, JobView
+from sidecar.jobs.service import JOBS
 from sidecar.kit.errors import StoreError
 from tests.support.verdicts import find_unsent_headers
 
@@ -54,27 +47,3 @@ async def test_verdicts_are_as_their_models_say(here, aiohttp_client):
         "admitted", "used", "admitted", "over", "expired", "forged", "none", "unknown-target",
         "permit-away",
     ]  # fmt: skip
-
-
-def test_a_new_job_is_described_as_its_model_says():
-    """With its members in the same order: without a place, in the queue, for later, and called."""
-    trace = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}
-    jobs = [
-        Job("x" * 22, "shop", "images", "offline", 1_800_000_000_123, 1_800_000_060_000, 8),
-        Job(
-            "y" * 22, "shop", "images", "online", 1, 2, 8, class_name="vip", method="POST",
-            path="a", query="b=1", headers=trace, attempts=0, idempotency_key="k",
-        ),
-    ]  # fmt: skip
-    views = [
-        (State.PENDING,),
-        (State.PENDING, 3, 1.23456),
-        (State.PENDING, 1, 0.0),
-        (State.PENDING, None, None, 1_800_000_000_000),
-        (State.CALLED, None, None, None, None, "images~permit", 1_800_000_000_000),
-    ]
-    for job, values in itertools.product(jobs, views):
-        view = JobView(job, *values)
-        expected = json.loads(JobDocument.model_validate(view).model_dump_json(by_alias=True))
-        written = json.loads(to_json(describe_new(view)))
-        assert [*written.items()] == [*expected.items()]

@@ -18,7 +18,6 @@ from sidecar.http.auth.logged_name import find_logged_name
 from sidecar.http.auth.owner import owner_of
 from sidecar.http.endpoint import Endpoints, programs
 from sidecar.http.idempotency_key import HEADER, read_idempotency_key
-from sidecar.http.json_text import to_json
 from sidecar.http.long_poll import is_gone
 from sidecar.http.problem_kinds import DATABASE_UNAVAILABLE, INVALID_REQUEST, QUEUE_FULL, Kind
 from sidecar.http.problems import ProblemError
@@ -65,7 +64,6 @@ from sidecar.jobs.schemas import (
 )
 from sidecar.jobs.service import JOBS, Jobs, JobView
 from sidecar.jobs.targets import Target
-from sidecar.kit.clock import iso
 from sidecar.kit.did_you_mean import did_you_mean
 from sidecar.kit.errors import DatabaseError, InputError, UnknownNameError
 from sidecar.kit.trace_context import HEADERS as TRACE_HEADERS
@@ -298,10 +296,9 @@ async def submit_job(request: web.Request, body: SubmitJob) -> web.Response:
     owner = owner_of(request)
     with _convert_job_errors():
         view, is_new = await jobs.submit(owner.name, new, needs_grant=not owner.may_choose_class)
-    headers = {"Location": f"/v1/jobs/{view.job.id}"}
-    if is_new:
-        return QuickResponse(status=202, headers=_JSON | headers, body=to_json(describe_new(view)))
-    return _make_document(view).response(200, headers)
+    headers = {**_JSON, "Location": f"/v1/jobs/{view.job.id}"}
+    document = _make_document(view).to_json()
+    return QuickResponse(status=202 if is_new else 200, headers=headers, body=document)
 
 
 @ENDPOINTS.get(
@@ -457,39 +454,6 @@ def _get_visible_owner(request: web.Request) -> str | None:
     """Return the owner whose jobs the request may see. None for all jobs."""
     owner = owner_of(request)
     return None if owner.is_operator else owner.name
-
-
-def describe_new(view: JobView) -> dict[str, Any]:
-    """Return the document of a job that was just submitted: what JobDocument makes of the view, in
-    a third of the time."""
-    job = view.job
-    return {
-        "id": job.id,
-        "target": job.target,
-        "kind": job.kind,
-        "state": view.state,
-        "owner": job.owner,
-        "class": job.class_name or None,
-        "method": job.method,
-        "path": job.path,
-        "query": job.query or None,
-        "position": view.position,
-        "wait_seconds": None if view.wait_s is None else round(view.wait_s, 3),
-        "attempts": job.attempts,
-        "status": None,
-        "error": None,
-        "created_at": iso(job.created_ms),
-        "called_at": None,
-        "started_at": None,
-        "ended_at": None,
-        "expires_at": iso(job.expires_ms),
-        "run_at": None if view.run_ms is None else iso(view.run_ms),
-        "retry_at": None,
-        "permit": view.permit,
-        "permit_expires_at": view.permit_expires_ms and iso(view.permit_expires_ms),
-        "trace_id": job.trace_id,
-        "result": None,
-    }
 
 
 def _make_document(view: JobView, body: bytes | None = None) -> JobDocument:
