@@ -23,7 +23,7 @@ CTRL_C_EXIT_CODE = 130
 _SECTIONS = {
     "Set up": ("init", "check-config", "hash-password", "nginx-key", "page", "migrate", "doctor"),
     "Run": ("serve", "run-jobs", "healthcheck", "update-files"),
-    "Look at what runs, and change it": (
+    "Manage a running service": (
         *("rooms", "leases", "limits", "jobs", "targets", "webhooks", "operators"),
     ),
     "Look back": ("report", "history", "verify-draw"),
@@ -126,8 +126,8 @@ def _format_redis_version() -> str:
 
 
 _EXIT_CODES = (
-    "Exit codes: 0 done, 1 a problem, 2 wrong use, 3 a replica, Redis or a database does not "
-    "answer, 130 Ctrl-C."
+    "Exit codes: 0 success, 1 failure, 2 incorrect usage, 3 no answer from a replica, Redis or a "
+    "database, 130 interrupted by Ctrl-C."
 )
 
 
@@ -140,7 +140,7 @@ _EXIT_CODES = (
     is_eager=True,
     expose_value=False,
     callback=_show_versions,
-    help="Show the versions of this program, Python and Redis.",
+    help="Show the versions of waitroom, Python and Redis.",
 )
 def main() -> None:
     """A virtual waiting room beside the nginx you already run."""

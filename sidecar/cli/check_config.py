@@ -31,13 +31,13 @@ _PLACEHOLDER_SECRETS = {
 @click.option(
     "--no-secrets",
     is_flag=True,
-    help="Do not require secret_keys and admin_token, as in CI.",
+    help="Do not require secret_keys and admin_token, for example in CI.",
 )
 def check_config(path: str | None, *, as_json: bool, no_secrets: bool) -> None:
-    """Print every problem of a configuration, by line.
+    """Print every problem in the configuration, by line.
 
-    Exit 1 if there is a problem. Warnings name what is allowed but probably a mistake, and settings
-    in the file that a running replica has not read; they do not change the exit code.
+    Exit 1 if there is a problem. Warnings do not change the exit code. They name settings that are
+    valid but probably wrong, and settings in the file that a running replica has not yet read.
     """
     settings, problems = _try_load(path, no_secrets=no_secrets)
     warnings = settings.warnings if settings else []

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 #: The type of all settings, only for annotations, because its module is slow to import.
 Settings: TypeAlias = "model.Settings"
 CONFIG_HELP = (
-    "The settings file (default: waitroom.toml here or in /etc/waitroom). "
-    "WAITROOM_* variables override it."
+    "The settings file (default: waitroom.toml in the current folder or in /etc/waitroom). "
+    "WAITROOM_* environment variables override its settings."
 )
 CONFIG = click.option("--config", "-c", "path", metavar="FILE", help=CONFIG_HELP)
 

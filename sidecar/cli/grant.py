@@ -41,30 +41,30 @@ def _check_url(_context: click.Context, _option: click.Parameter, url: str | Non
     show_default=True,
     callback=read_duration,
     metavar="DURATION",
-    help="The lifetime, such as 2h; at most 366d.",
+    help="How long the grants are valid, such as 2h; at most 366d.",
 )
 @click.option("--once", is_flag=True, help="Print single-use grants.")
-@click.option("--id", "id_", metavar="ID", help="Print one single-use grant with your own id.")
+@click.option("--id", "id_", metavar="ID", help="Print one single-use grant with this id.")
 @click.option(
     "--count",
     default=1,
     type=click.IntRange(1, MAX_COUNT),
-    help="The number of grants, with --once.",
+    help="The number of grants to print; requires --once.",
 )
 @click.option("--url", callback=_check_url, metavar="URL", help="Print links to this page.")
 @click.option(
     "--kind",
     type=click.Choice(["room", "target"]),
-    help="Choose one, if a room and a target share the name.",
+    help="What ROOM is, if a room and a target have the same name.",
 )
 @JSON
 def grant(room: str, class_name: str, path: str | None, **options: Any) -> None:
-    """Print grants, which give their bearers a class in a queue.
+    """Print grants, which give visitors or jobs a class in a queue.
 
-    The queue is that of a room or of a target of jobs.
+    ROOM is the name of a room, or of a target of jobs.
 
-    A visitor opens the page with waitroom_grant=GRANT in its query; --url prints such links.
-    Needs no replica: the settings name the class and the keys.
+    To use a grant, a visitor opens a page with waitroom_grant=GRANT in its query string. --url
+    prints such links. No replica is needed: the class and the keys are read from the settings.
     """
     settings = load_settings(path)
     kind, classes = _find_classes(settings, room, options["kind"])

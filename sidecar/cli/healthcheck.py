@@ -10,11 +10,11 @@ from sidecar.cli.replica_client import ReplicaOptions, create_replica_options
 
 
 @click.command()
-@click.option("--timeout", default=3.0, show_default=True, help="Seconds to wait.")
+@click.option("--timeout", default=3.0, show_default=True, help="Seconds to wait for an answer.")
 @JSON
 @click.pass_obj
 def healthcheck(options: ReplicaOptions, timeout: float, *, as_json: bool) -> None:
-    """Exit 0 if the replica is ready, 1 if not, 3 if it does not answer. Needs no token."""
+    """Exit 0 if the replica is ready, 1 if it is not, 3 if it does not answer. Needs no token."""
     results: list[Any] = [Unreachable(f"no answer within {timeout:g} s")]
 
     def request_readiness() -> None:

@@ -35,11 +35,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_FROM_HELP = "The start of the period: 2026-11-27T18:00Z, or 24h for 24 hours ago (the default)."
 _PERIOD = combine(
-    click.option(
-        "--from", "start", metavar="TIME", help="2026-11-27T18:00Z, or how long ago: 24h (default)."
-    ),
-    click.option("--to", "end", metavar="TIME", help="Default: now."),
+    click.option("--from", "start", metavar="TIME", help=_FROM_HELP),
+    click.option("--to", "end", metavar="TIME", help="The end of the period (default: now)."),
 )
 
 
@@ -58,7 +57,7 @@ _PERIOD = combine(
 def report(
     path: str | None, room: str, *, output_format: str, as_json: bool, **period_options: Any
 ) -> None:
-    """Report waits, abandonment and fairness of a room in a period."""
+    """Report a room's waiting times, abandonment and fairness in a period."""
     from sidecar.history.lookups import format_csv  # noqa: PLC0415
     from sidecar.history.report import make_report  # noqa: PLC0415
 
@@ -79,7 +78,7 @@ def report(
 
 @click.group(cls=SettingsGroup)
 def history() -> None:
-    """Look up one visitor, a period's stays, or what operators did."""
+    """Look up a visitor, the stays in a period, or what operators did."""
 
 
 @history.command()
@@ -88,8 +87,8 @@ def history() -> None:
 @print_result(print_json)
 @click.pass_obj
 def visitor(options: ReplicaOptions, room: str, visitor: str) -> Any:
-    """Show one visitor's stay, place over time and events, as JSON. VISITOR is an id, or the number
-    on the waiting page."""
+    """Show a visitor's stay, positions over time and events, as JSON. VISITOR is a visitor's id, or
+    the visitor number on the waiting page."""
     from sidecar.history.lookups import find_visitor  # noqa: PLC0415
 
     if not is_visitor_id(visitor) and read_number(visitor) is None:

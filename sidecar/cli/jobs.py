@@ -39,7 +39,7 @@ EVERY = click.option(
     "--every",
     type=click.FloatRange(0.2, 60),
     default=1,
-    help="Seconds between two checks (default: 1).",
+    help="Seconds between checks (default: 1).",
 )
 #: The state of a job that was completed by another answer than a 2xx.
 OTHER_ANSWER = "completed, no 2xx"
@@ -73,14 +73,14 @@ def _parse_headers(
 @jobs.command()
 @click.argument("target", required=False)
 @click.option(
-    "--method", "-X", metavar="WORD", help="The method (default: POST with a body, otherwise GET)."
+    "--method", "-X", metavar="WORD", help="The HTTP method (default: POST with a body, else GET)."
 )
-@click.option("--path", metavar="PATH", help="The path below the target's url.")
-@click.option("--query", metavar="TEXT", help="The query string, as it is sent.")
+@click.option("--path", metavar="PATH", help="The path, relative to the target's url.")
+@click.option("--query", metavar="TEXT", help="The query string, sent unchanged.")
 @click.option(
     "--header", "-H", "headers", multiple=True, metavar="NAME: VALUE", callback=_parse_headers
 )
-@click.option("--body", "-d", metavar="TEXT", help="The request's body; -: standard input.")
+@click.option("--body", "-d", metavar="TEXT", help="The request's body; - reads standard input.")
 @click.option(
     "--body-file",
     type=click.File("rb"),
@@ -90,45 +90,43 @@ def _parse_headers(
 @click.option(
     "--kind",
     type=click.Choice(["offline", "online"]),
-    help="offline: a worker makes the call; online: you do.",
+    help="offline: a worker makes the call; online: you make it.",
 )
 @click.option(
     "--class",
     "class_name",
     metavar="NAME",
-    help="The class of the grant, or any class if the token has the scope classes.",
+    help="The job's class: that of --grant, or any class if the token has the scope classes.",
 )
-@click.option("--grant", metavar="TEXT", help="A grant for the class, from waitroom grant.")
+@click.option("--grant", metavar="TEXT", help="A grant for the class, as waitroom grant prints it.")
 @click.option(
     "--key",
     "idempotency_key",
     metavar="TEXT",
-    help="Idempotency key: the same key is the same job.",
+    help="An idempotency key: using it again does not create a second job.",
 )
 @click.option(
     "--callback",
     "callback_url",
     metavar="URL",
-    help="Send a POST to this URL when the job has ended.",
+    help="Send a POST to this URL when the job ends.",
 )
 @click.option(
-    "--run-at", metavar="TIME", help="Do not call before this time: 2026-12-01T10:00+01:00."
+    "--run-at", metavar="TIME", help="Delay the call until this time: 2026-12-01T10:00+01:00."
 )
 @click.option(
     "--delay",
     callback=read_duration,
     metavar="TIME",
-    help="Do not call for this long: 90s, 10m, 2h.",
+    help="Delay the call by this long: 90s, 10m, 2h.",
 )
-@click.option(
-    "--wait", "is_waiting", is_flag=True, help="Wait until the job has ended or is called."
-)
+@click.option("--wait", "is_waiting", is_flag=True, help="Wait until the job ends or is called.")
 @EVERY
 @click.option(
     "--file",
     type=click.Path(),
     metavar="FILE",
-    help="Submit a file of jobs, one JSON object per line; -: standard input.",
+    help="Submit the jobs in a file, one JSON object per line; - reads standard input.",
 )
 @JSON
 @pass_client
@@ -141,13 +139,13 @@ def submit(
     file: str | None,
     **request: Any,
 ) -> None:
-    """Submit a job. Prints its id, and its state to standard error. With --wait, prints the body of
-    the result, or the permit of an online job, and the rest to standard error; exit 1 unless the
-    job was completed or, if it is online, called.
+    """Submit a job. Its id goes to standard output, its state to standard error. With --wait, the
+    result's body or an online job's permit goes to standard output, everything else to standard
+    error; exit 1 unless the job was completed or, if it is online, called.
 
-    With --file, submit the jobs of a file. Each line is a JSON object, as the API takes one; TARGET
-    is for lines that name no target. Prints the ids; exit 1 if a job was refused. Give each
-    job an idempotency_key, so that you can repeat the command."""
+    With --file, submit the jobs in a file, and print their ids. Each line is a JSON object, as in
+    the API. Lines without a target use TARGET. Exit 1 if a job was refused. Give each job an
+    idempotency_key, so that you can safely repeat the command."""
     if file is not None:
         if is_waiting or any(value for name, value in request.items() if name != "as_json"):
             raise click.UsageError("--file has the jobs: say only TARGET and --json beside it")
@@ -252,7 +250,7 @@ def _read_body(text: str | None, file: IO[bytes] | None) -> str | bytes | None:
 
 @jobs.command()
 @click.argument("id_", metavar="ID")
-@click.option("--body", "is_body", is_flag=True, help="Print only the result's raw body.")
+@click.option("--body", "is_body", is_flag=True, help="Print only the raw body of the result.")
 @JSON
 @pass_client
 def show(client: Client, id_: str, *, is_body: bool, as_json: bool) -> None:
@@ -272,22 +270,22 @@ def _filter_options(*, ended: bool | None = None) -> Callable[[Any], Any]:
     """
     states = [s.value for s in State if ended is None or (s in ENDED) is ended]
     return combine(
-        click.option("--target", metavar="NAME", help="Only jobs of this target."),
-        click.option("--state", type=click.Choice(states), help="Only jobs in this state."),
+        click.option("--target", metavar="NAME", help="Select only jobs of this target."),
+        click.option("--state", type=click.Choice(states), help="Select only jobs in this state."),
         click.option(
             "--status",
             metavar="HTTP",
-            help="Only jobs whose last response was, for example, 503 or 5xx.",
+            help="Select only jobs whose last response had this HTTP status, such as 503 or 5xx.",
         ),
-        click.option("--id", "prefix", metavar="TEXT", help="Only jobs whose id starts with this."),
-        click.option("--owner", metavar="TOKEN", help="Only jobs that this token submitted."),
+        click.option("--id", "prefix", metavar="TEXT", help="Select only ids beginning with TEXT."),
+        click.option("--owner", metavar="TOKEN", help="Select only jobs submitted by this token."),
         click.option(
             "--from",
             "from",
             metavar="TIME",
-            help="Only jobs since this time: 24h, 2026-11-27T18:00Z.",
+            help="Select only jobs submitted since 2026-11-27T18:00Z, or since 24h ago.",
         ),
-        click.option("--to", metavar="TIME", help="Only jobs before this time."),
+        click.option("--to", metavar="TIME", help="Select only jobs submitted before this time."),
     )
 
 
@@ -324,16 +322,16 @@ def _bulk_command(*, ended: bool) -> Callable[[Any], Any]:
 
 @_bulk_command(ended=False)
 def cancel(client: Client, /, ids: tuple[str, ...], **options: Any) -> None:
-    """Cancel waiting jobs, and abort running calls if the target allows it. Give the jobs' ids, or
-    options that choose jobs."""
+    """Cancel waiting jobs, and abort calls in progress if the target allows it. Select jobs by
+    their ids or by options."""
     _change_jobs(client, client.jobs.cancel, _print_cancelled, ids, options)
 
 
 @_bulk_command(ended=True)
 def retry(client: Client, /, ids: tuple[str, ...], **options: Any) -> None:
-    """Retry jobs that have ended. Give their ids, in any final state, or options that choose jobs;
-    without --state only failed and expired jobs are chosen. The jobs wait at the end of the queue,
-    and their results are deleted."""
+    """Retry jobs that have ended. Select jobs in any final state by their ids, or select jobs by
+    options; options without --state select only failed and expired jobs. The jobs join the end of
+    the queue, and their results are deleted."""
     _change_jobs(client, client.jobs.retry, _print_state, ids, options)
 
 
@@ -393,7 +391,7 @@ def _format_count(count: int) -> str:
 @jobs.reply_command(_print_state)
 @click.argument("id_", metavar="ID")
 def done(client: Client, id_: str) -> Any:
-    """Report that an online job's call is over, so that the next one is called."""
+    """Report that the call of an online job is over, so that the next job can be called."""
     return client.jobs.done(id_)
 
 
@@ -413,7 +411,7 @@ def _print_jobs(document: dict[str, Any]) -> None:
 @_filter_options()
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
 def list_jobs(client: Client, /, limit: int, **filters: str | None) -> Any:
-    """List jobs, newest first. A service token sees its own; the admin token sees all."""
+    """List jobs, newest first. A service token lists only the jobs that it submitted."""
     return read_pages(client, "/v1/jobs", "jobs", limit=limit, **_build_query(filters))
 
 
@@ -425,7 +423,7 @@ def _print_reasons(document: dict[str, Any]) -> None:
 @jobs.reply_command(_print_reasons)
 @_filter_options()
 def reasons(client: Client, /, **filters: str | None) -> Any:
-    """Group failed jobs by reason, the most frequent first: the newest 1,000 that match."""
+    """Group the newest 1,000 matching failed jobs by reason, the most frequent reason first."""
     return client.request("GET", "/v1/jobs/bulk/reasons", query=_build_query(filters))
 
 
@@ -435,7 +433,7 @@ def reasons(client: Client, /, **filters: str | None) -> Any:
 @EVERY
 @pass_client
 def watch_jobs(client: Client, ids: tuple[str, ...], target: str | None, every: float) -> None:
-    """Wait for jobs and show their states. Exit 0 when all of them were completed, 1 when one
+    """Wait until jobs end, and show their states. Exit 0 if all jobs were completed, or 1 if one
     failed, expired or was cancelled."""
     if bool(ids) == (target is not None):
         raise click.UsageError("say either ids of jobs, or --target NAME")

@@ -24,7 +24,7 @@ RUN_RETRIES = 3
 
 @click.group(cls=ReplicaGroup)
 def leases() -> None:
-    """Show who holds what, release it, or hold it for a command."""
+    """Show and release leases, or hold one while a command runs."""
 
 
 def _print_leases(document: dict[str, Any]) -> None:
@@ -48,10 +48,10 @@ def _print_leases(document: dict[str, Any]) -> None:
     "--find",
     default="",
     metavar="TEXT",
-    help="Only resources whose name starts with this, or with this holder or fencing number.",
+    help="List resources whose name begins with TEXT, or whose holder or fencing number is TEXT.",
 )
 def list_leases(client: Client, template: str | None, find: str) -> Any:
-    """List the templates. For one TEMPLATE, list each resource that somebody holds or waits for."""
+    """List the templates, or the resources of TEMPLATE that somebody holds or waits for."""
     if template is None:
         if find:
             raise click.UsageError("--find is for the resources of a TEMPLATE")
@@ -86,8 +86,8 @@ def show(client: Client, template: str, resource: str) -> Any:
 @click.argument("holder", required=False)
 @pass_client
 def release(client: Client, template: str, resource: str, holder: str | None) -> None:
-    """End one holder's lease, call or place in the queue; without HOLDER, the leases and calls of
-    all. The next holder in the queue is called at once."""
+    """End HOLDER's lease, call or place in the queue. Without HOLDER, end the leases and calls of
+    all holders. The next client in the queue is called at once."""
     from sidecar.leases.settings import RESOURCE  # noqa: PLC0415
 
     if not RESOURCE.match(resource):
@@ -115,7 +115,7 @@ def release(client: Client, template: str, resource: str, holder: str | None) ->
     "--wait",
     callback=read_duration,
     metavar="DURATION",
-    help="Wait at most this long, such as 30s; 0s: do not wait (default: as long as it takes).",
+    help="The longest time to wait, such as 30s; with 0s, do not wait (default: no limit).",
 )
 @click.option("--holder", default="", metavar="NAME", help="The holder's name (default: a new id).")
 @click.option(
@@ -123,7 +123,7 @@ def release(client: Client, template: str, resource: str, holder: str | None) ->
     type=click.Choice(["kill", "warn"]),
     default="kill",
     show_default=True,
-    help="If the lease is lost, end the command or only warn.",
+    help="What to do if the lease is lost: end the command, or only warn.",
 )
 @click.option(
     "--conflict-exit-code",
@@ -132,14 +132,14 @@ def release(client: Client, template: str, resource: str, holder: str | None) ->
     default=NOT_GRANTED,
     show_default=True,
     metavar="NUMBER",
-    help="The exit code if the lease was not granted in time or the queue is full.",
+    help="The exit code if the lease is not granted in time or the queue is full.",
 )
 @click.pass_obj
 def run_command(options: ReplicaOptions, /, template: str, resource: str, **params: Any) -> None:
-    """Run a COMMAND while holding a lease, as flock does with a file.
+    """Run COMMAND while holding a lease, as flock does with a lock file.
 
-    Wait for the lease, renew it while the command runs, release it at the end, and exit as the
-    command did. The command finds its fencing number in LEASE_FENCE.
+    Wait for the lease, renew it while the command runs, release it at the end, and exit with the
+    command's exit code. The command can read its fencing number from LEASE_FENCE.
     """
     with options.client(retries=RUN_RETRIES) as client:
         status = run_with_lease(client, template, resource, **params)

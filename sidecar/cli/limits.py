@@ -29,7 +29,7 @@ _LIMITS = "/v1/limits"
 
 @click.group(cls=ReplicaGroup)
 def limits() -> None:
-    """Ask rate limits, show them, and change those of individual keys."""
+    """Query rate limits, show them, and change the limits of individual keys."""
 
 
 def _print_rules(document: dict[str, Any]) -> None:
@@ -62,10 +62,10 @@ def _read_fields(key: str | None, fields: tuple[str, ...]) -> dict[str, str]:
 
 @limits.reply_command(print_json, "name")
 @click.argument("fields", nargs=-1, metavar="[FIELD=VALUE]…")
-@click.option("--key", metavar="KEY", help="The whole key instead of its fields.")
+@click.option("--key", metavar="KEY", help="The whole key, in place of its fields.")
 def show(client: Client, name: str, fields: tuple[str, ...], key: str | None) -> Any:
-    """Show the decision on a call made now, as JSON, without counting it. Without the fields of a
-    key, show the rule and the limits of individual keys."""
+    """Show as JSON how the limit would decide on a call made now, without counting it. Without
+    the fields of a key, show the rule and the limits of individual keys."""
     query = _read_fields(key, fields)
     path = build_api_path(_LIMITS, name)
     for rule in client.request("GET", _LIMITS)["limits"]:
@@ -83,19 +83,19 @@ def _print_permit(permit: dict[str, Any]) -> None:
 @limits.command(name="acquire")
 @click.argument("name")
 @click.argument("fields", nargs=-1, metavar="[FIELD=VALUE]…")
-@click.option("--key", metavar="KEY", help="The whole key instead of its fields.")
+@click.option("--key", metavar="KEY", help="The whole key, in place of its fields.")
 @click.option("--cost", type=click.IntRange(1), default=1, show_default=True, metavar="NUMBER")
 @click.option(
     "--wait",
     callback=read_duration,
     metavar="DURATION",
-    help="Wait until the call may proceed, at most this long, such as 30s (default: do not wait).",
+    help="How long to wait until the call may proceed, such as 30s (default: do not wait).",
 )
 @print_result(_print_permit)
 @pass_client
 def acquire(client: Client, /, name: str, fields: tuple[str, ...], **params: Any) -> Any:
-    """Ask a limit whether a call may proceed, and count the call. Exit with 0 if it may, with 4 if
-    the limit refuses it, and with 3 if no replica answers or Redis is unavailable."""
+    """Ask a limit whether a call may proceed, and count the call. Exit 0 if it may proceed, 4 if
+    the limit refuses it, or 3 if no replica answers or Redis is unavailable."""
     query, wait_s = _read_fields(params["key"], fields), params["wait"] or 0
     call = {"cost": params["cost"], **(query if params["key"] is not None else {"fields": query})}
     path, deadline_s = build_api_path(_LIMITS, name), time.monotonic() + wait_s
@@ -151,8 +151,8 @@ def _print_limit(value: dict[str, Any]) -> None:
 @limits.reply_command(_print_limit, "name", name="set", context_settings=ANY_TEXT)
 @click.argument("words", nargs=-1, required=True, metavar="[KEY] LIMIT")
 def set_(client: Client, name: str, words: tuple[str, ...]) -> Any:
-    """Set a key's limit, from its next call on; -1 is no limit. A limit whose key has no fields
-    needs no KEY."""
+    """Set the limit of a key, beginning with its next call; -1 means no limit. Omit KEY if the
+    limit's key has no fields."""
     *key, limit = words
     if len(key) > 1:
         raise click.UsageError("say NAME, KEY and LIMIT")
@@ -182,8 +182,8 @@ def _print_counts(document: dict[str, Any]) -> None:
 
 @limits.reply_command(_print_counts, "name", name="keys")
 def list_keys(client: Client, name: str) -> Any:
-    """List the keys that have a count, those with the least left first. Scans all keys of Redis,
-    some thousands at a time."""
+    """List the keys that have a count, those closest to their limit first. The command scans all
+    keys in Redis, a few thousand at a time."""
     counts = read_pages(client, build_api_path(_LIMITS, name, "counts"), "keys")
     keys = sorted(counts["keys"], key=lambda key: (key["remaining"] or 0) / (key["limit"] or 1))
     return {**counts, "keys": keys, "found": len(keys)}
@@ -201,7 +201,7 @@ def _print_recent(document: dict[str, Any]) -> None:
 
 @limits.reply_command(_print_recent, "name")
 def recent(client: Client, name: str) -> Any:
-    """Show how a limit decided in the last three hours, and the keys that it refused most."""
+    """Show a limit's decisions in the last three hours, and the keys it refused most often."""
     return client.request("GET", build_api_path(_LIMITS, name, "recent"))
 
 
@@ -215,7 +215,7 @@ def _print_reset(result: dict[str, Any]) -> None:
 @limits.reply_command(_print_reset, "name")
 @click.argument("key", default="", required=False)
 def reset(client: Client, name: str, key: str) -> Any:
-    """Reset the count of a key. Its next call has the whole limit."""
+    """Reset the count of a key, so that the whole limit is available again."""
     return client.request("DELETE", build_api_path(_LIMITS, name, "counts", key))
 
 

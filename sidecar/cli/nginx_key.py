@@ -25,13 +25,13 @@ _MAX_CONF_BYTES = 1_000_000
 @click.argument("file", metavar="FILE")
 @CONFIG
 @click.option(
-    "--force", is_flag=True, help="Write the key even if your nginx uses secure_link itself."
+    "--force", is_flag=True, help="Write the key even if your own nginx files use secure_link."
 )
 def nginx_key(file: str, path: str | None, force: bool) -> None:
-    """Write nginx's key to FILE. With it, nginx itself knows for seconds who is inside (stamps).
+    """Write nginx's key to FILE, with which nginx verifies stamps (cookies valid for seconds).
 
-    FILE is waitroom-stamp.conf beside nginx.conf; - prints the key. The key is made from
-    secret_keys: when they change, write it again and run `nginx -s reload`.
+    FILE is waitroom-stamp.conf in the folder of nginx.conf; - prints the key. The key is derived
+    from secret_keys. When they change, write the key again and run `nginx -s reload`.
     """
     text = build_key_file(load_settings(path).secret_keys)
     if file == "-":

@@ -25,7 +25,7 @@ def _print_operators(document: dict[str, Any]) -> None:
 
 @operators.reply_command(_print_operators, name="list")
 def list_operators(client: Client) -> Any:
-    """List the operators that the settings name."""
+    """List the operators in the settings."""
     return client.request("GET", "/admin/operators")
 
 
@@ -42,7 +42,7 @@ def log_out(client: Client, name: str) -> Any:
 def hash_password() -> None:
     """Print the hash of an operator's password, for the settings.
 
-    Asks for the password twice, or reads a line of standard input. Needs no replica.
+    Prompts for the password twice, or reads one line from standard input. No replica is needed.
     """
     from sidecar.http.auth.passwords import HASHER, MIN_PASSWORD_LENGTH  # noqa: PLC0415
 

@@ -27,7 +27,7 @@ class _PageGroup(CommandGroup):
 @click.group(cls=_PageGroup, invoke_without_command=True)
 @click.pass_context
 def page(context: click.Context) -> None:
-    """Print the waiting page as nginx includes it, or preview it.
+    """Print the waiting page as an nginx include file, or preview it.
 
     `waitroom page [WAITING.HTML]` is short for `waitroom page nginx`.
     """
@@ -38,9 +38,9 @@ def page(context: click.Context) -> None:
 @page.command()
 @click.argument("file", default=None, required=False, metavar="[WAITING.HTML]")
 def nginx(file: str | None = None) -> None:
-    """Print the waiting page as nginx includes it: waitroom/waiting.conf.
+    """Print the waiting page as an nginx include file, waitroom/waiting.conf.
 
-    After you change waiting.html or add a language, print it again and reload nginx.
+    After you change waiting.html or add a language, print the file again and reload nginx.
     """
     from sidecar.gate.page.languages import Languages  # noqa: PLC0415
     from sidecar.gate.page.render import format_for_nginx  # noqa: PLC0415
@@ -57,10 +57,10 @@ def nginx(file: str | None = None) -> None:
 @page.command()
 @click.argument("room", default="")
 @CONFIG
-@click.option("--state", "states", multiple=True, help="Only this state. Repeatable.")
+@click.option("--state", "states", multiple=True, help="Write only this state (repeatable).")
 @click.option("--language", default="en", show_default=True, help="The page's language.")
-@click.option("--set", "changes", multiple=True, metavar="SETTING=VALUE", help="Preview a setting.")
-@click.option("--site", default="", help="The site that has your other files: https://….")
+@click.option("--set", "changes", multiple=True, metavar="SETTING=VALUE", help="Change a setting.")
+@click.option("--site", default="", help="The site to load your own files from: https://….")
 @click.option("--into", default="preview", show_default=True, help="The folder to write to.")
 def preview(
     room: str,
@@ -71,9 +71,9 @@ def preview(
     into: str,
     **page_options: str,
 ) -> None:
-    """Write the waiting page of ROOM in all its states, to open in a browser.
+    """Write the waiting page of ROOM in all its states, as files to open in a browser.
 
-    Needs no replica. The look is that of the settings file; to preview changes made at run time,
+    No replica is needed. The preview uses the settings file. To preview changes made at run time,
     use the dashboard.
     """
     from sidecar.gate.page import preview as previews  # noqa: PLC0415 - needs aiohttp

@@ -37,24 +37,24 @@ def _check_listen(_context: click.Context, _parameter: click.Parameter, value: s
     default=100,
     show_default=True,
     type=click.IntRange(1, 10_000),
-    help="Maximum number of calls in progress to one target, within the target's own limit.",
+    help="The maximum number of calls in progress to one target; its own limit applies too.",
 )
 @click.option(
     "--grace",
     default=30.0,
     show_default=True,
     type=click.FloatRange(0, 3600),
-    help="Seconds that calls in progress may take when the process stops.",
+    help="Seconds that calls in progress have to finish when the process stops.",
 )
 @click.option(
     "--listen",
     default="",
     metavar="HOST:PORT",
     callback=_check_listen,
-    help="Serve /healthz and /metrics here (default: disabled).",
+    help="Serve /healthz and /metrics at this address (default: disabled).",
 )
 def run_jobs(path: str | None, max_calls: int, grace: float, listen: str) -> None:
-    """Run one worker, which makes the calls of jobs. Run as many as you like, on any machines."""
+    """Run a worker, which makes the calls of jobs. You can run many workers, on any machines."""
     import uvloop  # noqa: PLC0415
 
     from sidecar.app.log import start_logging  # noqa: PLC0415

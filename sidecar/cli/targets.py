@@ -14,7 +14,7 @@ _TARGETS = "/v1/targets"
 
 @click.group(cls=ReplicaGroup)
 def targets() -> None:
-    """List the targets of jobs and change them."""
+    """List and change the targets of jobs."""
 
 
 def _format_row(target: dict[str, Any]) -> tuple[object, ...]:
@@ -47,18 +47,18 @@ def list_targets(client: Client) -> Any:
 
 @targets.reply_command(print_json, "name")
 def show(client: Client, name: str) -> Any:
-    """Show everything about one target, as JSON; secrets are ***."""
+    """Show everything about a target as JSON, with secrets shown as ***."""
     return client.request("GET", build_api_path(_TARGETS, name))
 
 
 @targets.reply_command(print_changes, "name", name="set")
 @click.argument("changes", nargs=-1, required=True, metavar="SETTING=VALUE…")
 def set_(client: Client, name: str, changes: tuple[str, ...]) -> Any:
-    """Change settings of a target, or create one. Replicas and workers follow within two
+    """Change settings of a target, or create a target. Replicas and workers apply them within two
     seconds.
 
-    A value is JSON or text; null means none, and @FILE reads the value from a file, such as a
-    secret. The settings override the configuration file until waitroom targets unset.
+    A value is JSON or text; null means none, and @FILE reads the value, such as a secret, from a
+    file. The changes override the settings file until you run waitroom targets unset.
     """
     body = dict(_parse_change(change) for change in changes)
     return client.request("PATCH", build_api_path(_TARGETS, name), body)
@@ -93,13 +93,13 @@ def _print_state(target: dict[str, Any]) -> None:
 
 @targets.reply_command(_print_unset, "name")
 def unset(client: Client, name: str) -> Any:
-    """Reset a target to its configured settings; one that is not configured is removed."""
+    """Reset a target to its configured settings, or remove a target that is not configured."""
     return client.request("DELETE", build_api_path(_TARGETS, name))
 
 
 @targets.reply_command(_print_state, "name")
 def pause(client: Client, name: str) -> Any:
-    """Stop calling: jobs wait, and more may be submitted. Calls in progress continue."""
+    """Stop calling a target: jobs wait, and you can submit more. Calls in progress continue."""
     return _set_paused(client, name, is_paused=True)
 
 

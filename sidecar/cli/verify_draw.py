@@ -42,17 +42,17 @@ _NOT_A_DRAW = "this is no draw as a room publishes it"
     "--commitment", metavar="HEX", help="The commitment that you noted before the pre-queue."
 )
 @click.option(
-    "--digest", metavar="HEX", help="The SHA-256 of the list that you noted after the opening."
+    "--digest", metavar="HEX", help="The SHA-256 of the list, which you noted after the opening."
 )
 @click.option("--visitor", metavar="ID", help="Also print this visitor's place.")
-@click.option("--save", metavar="FILE", help="Save what was published, to verify it again later.")
+@click.option("--save", metavar="FILE", help="Save the published data, to verify it again later.")
 @JSON
 def verify_draw(source: str, save: str | None, *, as_json: bool, **expected: str | None) -> None:
-    """Compute a pre-queue's draw again, and print what is proven.
+    """Compute the draw of a pre-queue again, and print what this proves.
 
     URL is https://your.site/_waitroom/ROOM/draw, with ?event=NAME for an event other than the last.
-    FILE was written by --save. Exit 1 if something differs from what was published, or if nothing
-    is published yet.
+    FILE is a file that --save wrote. Exit 1 if a result differs from the published one, or if
+    nothing has been published yet.
     """
     from sidecar.lottery.commitment import verify  # noqa: PLC0415
 

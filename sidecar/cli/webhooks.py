@@ -62,7 +62,7 @@ def _print_webhooks(document: dict[str, Any]) -> None:
 
 @webhooks.reply_command(_print_webhooks, name="list")
 def list_webhooks(client: Client) -> Any:
-    """List the webhooks: whether they deliver, and their stored messages by state."""
+    """List the webhooks, whether they deliver, and the number of messages in each state."""
     return client.request("GET", _WEBHOOKS)
 
 
@@ -88,11 +88,11 @@ def _format_last_response(delivery: dict[str, Any]) -> str:
     "--state",
     type=click.Choice(["all", "waiting", "delivered", "failed"]),
     default="all",
-    help="Only these.",
+    help="List only messages in this state.",
 )
-@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="At most.")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="The maximum.")
 def deliveries(client: Client, name: str, state: str, limit: int) -> Any:
-    """List the messages to a webhook, latest first, with the last responses."""
+    """List the messages to a webhook, latest first, each with its last response."""
     path = build_api_path(_WEBHOOKS, name, "deliveries")
     return read_pages(client, path, "deliveries", limit=limit, state=state)
 
@@ -104,9 +104,9 @@ def _print_resent(document: dict[str, Any]) -> None:
 
 @webhooks.reply_command(_print_resent, "name")
 @click.argument("ids", nargs=-1, metavar="[ID…]")
-@click.option("--failed", is_flag=True, help="Send all failed messages.")
+@click.option("--failed", is_flag=True, help="Resend all failed messages.")
 def resend(client: Client, name: str, ids: tuple[str, ...], *, failed: bool) -> Any:
-    """Send messages again by their ids, or all that failed. Each is sent once, with the same id."""
+    """Resend messages, by their ids or all that failed. Each is sent once, with the same id."""
     if failed == bool(ids):
         raise click.UsageError("name messages by their ids, or say --failed")
     if failed:
@@ -123,9 +123,9 @@ def resend(client: Client, name: str, ids: tuple[str, ...], *, failed: bool) -> 
 @JSON
 @click.pass_obj
 def test(options: ReplicaOptions, names: tuple[str, ...], *, as_json: bool) -> None:
-    """Send a test message to all webhooks, or to NAMEs, from this machine; once, without a retry.
+    """Send a test message from this machine to all webhooks, or to those that you name.
 
-    Exit 1 if a receiver did not accept it. Needs no replica.
+    It is sent once, without retries. Exit 1 if a receiver did not accept it. No replica is needed.
     """
     settings = load_settings(options.config)
     unknown = [name for name in names if name not in settings.webhooks]

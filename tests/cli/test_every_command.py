@@ -162,7 +162,7 @@ SQL = "postgresql://a:b@127.0.0.1:1/c"
     ],
 )
 def test_exit_codes(config, words, environ, code, said):
-    """Exit codes: 0 done, 1 a problem, 2 wrong use, 3 unreachable; never a traceback."""
+    """Exit codes: 0 success, 1 failure, 2 incorrect usage, 3 unreachable; never a traceback."""
     takes_none = words.startswith("verify-draw")
     done = run(*words.split(), *([] if takes_none else ["--config", config]), **environ)
     assert (done.returncode, said in done.stderr) == (code, True), done.stderr
@@ -237,7 +237,7 @@ def test_the_help_is_in_groups():
     """The headings name what people want to do, and every command is under one of them."""
     said = invoke("--help").output
     assert re.findall(r"^(\w.*):$", said, re.MULTILINE) == [
-        *("Options", "Set up", "Run", "Look at what runs, and change it"),
+        *("Options", "Set up", "Run", "Manage a running service"),
         *("Look back", "Other commands"),
     ]
 

@@ -16,19 +16,19 @@ from sidecar.cli.output import JSON, add_colour
 @click.command()
 @CONFIG
 @click.argument("url", required=False)
-@click.option("--room", metavar="NAME", help="The room's name, if the page does not show it.")
-@click.option("--ops-port", default=8401, show_default=True, help="Must be closed to the world.")
-@click.option("--edge-port", default=8400, show_default=True, help="Must be closed to the world.")
-@click.option("--insecure", is_flag=True, help="Accept any https certificate.")
+@click.option("--room", metavar="NAME", help="The room's name, if it is not in the page.")
+@click.option("--ops-port", default=8401, show_default=True, help="A port that must be closed.")
+@click.option("--edge-port", default=8400, show_default=True, help="A port that must be closed.")
+@click.option("--insecure", is_flag=True, help="Accept any TLS certificate.")
 @click.option("--timeout", "timeout_s", default=10.0, show_default=True, help="Seconds to wait.")
 @JSON
 def doctor(
     url: str | None, *, path: str | None, insecure: bool, as_json: bool, **options: Any
 ) -> None:
-    """Visit a page from outside, and print what is wrong. Without URL: the site that the settings
-    name, a room's public_url.
+    """Visit a page as a browser does, and print what is wrong. The default URL is the first
+    public_url of a room in the settings.
 
-    Exit 0 if there is no problem. Takes up to two places in the room, and releases them.
+    Exit 0 if there is no problem. The visit takes up to two places in the room and releases them.
     """
     import asyncio  # noqa: PLC0415
 

@@ -28,7 +28,7 @@ _ROOMS = "/admin/rooms"
 
 @click.group(cls=ReplicaGroup)
 def rooms() -> None:
-    """Look at rooms and change them."""
+    """Show rooms and change them."""
 
 
 for command in (export_room, import_room, watch):
@@ -54,11 +54,11 @@ def list_rooms(client: Client) -> Any:
 
 @rooms.reply_command(print_json, "room")
 def show(client: Client, room: str) -> Any:
-    """Show everything about one room, as JSON."""
+    """Show everything about a room as JSON."""
     return client.rooms.get(room)
 
 
-_WHY = click.option("--why", default="", metavar="TEXT", help="For the log.")
+_WHY = click.option("--why", default="", metavar="TEXT", help="The reason, for the log.")
 
 
 @rooms.reply_command(print_changes, "room", name="set")
@@ -67,7 +67,7 @@ _WHY = click.option("--why", default="", metavar="TEXT", help="For the log.")
 def set_(client: Client, room: str, changes: tuple[str, ...], why: str) -> Any:
     """Change settings of a running room. All replicas apply them within two seconds.
 
-    A value is JSON or text; "null" resets to the configured value.
+    A value is JSON or text; null resets a setting to its configured value.
     """
     body = {}
     if wrong := [change for change in changes if "=" not in change]:
@@ -98,12 +98,12 @@ def _print_message(document: Any) -> None:
     "translations",
     multiple=True,
     metavar="LANGUAGE=TEXT",
-    help="The text for visitors of a language, such as de=…. Repeatable.",
+    help="The text for visitors of one language, such as de=… (repeatable).",
 )
 @click.option("--for", "length", metavar="TIME", help="Clear the message after this time: 15m, 2h.")
-@click.option("--clear", is_flag=True, help="Reset the message to the settings file's.")
+@click.option("--clear", is_flag=True, help="Show the configured message again.")
 def message(client: Client, room: str, text: str | None, **options: Any) -> Any:
-    """Show a message to the visitors who wait. TEXT is for visitors of all other languages."""
+    """Show a message to the waiting visitors. TEXT is for languages without a text of their own."""
     table = {} if text is None else {"text": text}
     for translation in options["translations"]:
         language, equals, translated = translation.partition("=")
@@ -138,7 +138,7 @@ def _change_mode(client: Client, room: str, why: str) -> Any:
 @click.argument("seconds", type=click.IntRange(1, 86_400), default=300)
 @_WHY
 def hold(client: Client, room: str, seconds: int, why: str) -> Any:
-    """Call nobody for SECONDS (300), then resume gently."""
+    """Call nobody for SECONDS (default: 300), then resume gradually."""
     query = {"seconds": str(seconds), **_make_query(why)}
     return client.request("POST", build_api_path(_ROOMS, room, "hold"), query=query)
 
@@ -152,8 +152,8 @@ def resume(client: Client, room: str, *, clear_message: bool) -> Any:
 
 
 for verb, help_text in {
-    "pause": "Admit nobody: newcomers queue, visitors inside stay.",
-    "drain": "Admit the visitors who wait; nobody new joins the queue.",
+    "pause": "Admit nobody: newcomers join the queue, and visitors inside stay.",
+    "drain": "Admit the waiting visitors, but let nobody else join the queue.",
 }.items():
     change_mode = _WHY(functools.partial(_change_mode))
     rooms.reply_command(_print_mode, "room", name=verb, help=help_text)(change_mode)
@@ -171,21 +171,21 @@ def _print_place(visitor: Visitor) -> None:
 
 @rooms.reply_command(_print_place, "room", "visitor", context_settings=ANY_TEXT)
 def find(client: Client, room: str, visitor: str) -> Any:
-    """Show where one visitor is: waiting, called, inside, revoked or unknown. VISITOR is an id, or
-    the number on the waiting page."""
+    """Show where a visitor is: waiting, called, inside, revoked or unknown. VISITOR is a visitor's
+    id, or the visitor number on the waiting page."""
     return client.rooms.find(room, visitor)
 
 
 @rooms.reply_command("{removed} place(s) removed", "room")
 @click.confirmation_option(prompt="Everybody in the queue loses their place. Sure?")
 def reset(client: Client, room: str) -> Any:
-    """Empty a room's queue; visitors inside stay."""
+    """Empty the queue of a room. Visitors inside stay."""
     return client.request("POST", build_api_path(_ROOMS, room, "reset"))
 
 
 @rooms.reply_command("{room} learns its site anew", "room")
 def reset_learned(client: Client, room: str) -> Any:
-    """Forget what an adaptive room has learned about its site; its ceiling begins at `min`."""
+    """Forget what an adaptive room has learned, so that its ceiling starts at `min` again."""
     return client.request("POST", build_api_path(_ROOMS, room, "reset-learned"))
 
 
@@ -196,7 +196,7 @@ def reset_learned(client: Client, room: str) -> Any:
     context_settings=ANY_TEXT,
 )
 def release(client: Client, room: str, visitor: str) -> Any:
-    """End one visitor's session or place. VISITOR is an id, or the number on the waiting page."""
+    """End a visitor's session or place. VISITOR is an id, or the number on the waiting page."""
     return client.request("POST", build_api_path(_ROOMS, room, "visitors", visitor, "release"))
 
 
@@ -207,19 +207,17 @@ def release(client: Client, room: str, visitor: str) -> Any:
     context_settings=ANY_TEXT,
 )
 @click.argument("where", required=False, metavar="[head|back|POSITION]")
-@click.option(
-    "--class", "class_name", metavar="NAME", help="Give the visitor this class and its place."
-)
+@click.option("--class", "class_name", metavar="NAME", help="Give the visitor this class.")
 @click.option(
     "--no-class",
     is_flag=True,
-    help="Remove the class, and give the visitor the place of one without a class.",
+    help="Remove the visitor's class.",
 )
 @_WHY
 def move(client: Client, /, room: str, visitor: str, why: str, **options: Any) -> Any:
-    """Move a waiting visitor to the head, to a position (1 is the head), or back to their place
-    before the first move; or give them another class. VISITOR is an id, or the number on the
-    waiting page."""
+    """Move a waiting visitor to the head of the queue, to a position (1 is the head), back to the
+    place before the first move, or to the place that another class gives. VISITOR is an id, or the
+    number on the waiting page."""
     where, class_name = options["where"], options["class_name"]
     if sum((where is not None, class_name is not None, options["no_class"])) != 1:
         raise click.UsageError("say either head, back, a position, --class NAME or --no-class")
@@ -241,7 +239,7 @@ def _print_log(document: dict[str, Any]) -> None:
 @rooms.reply_command(_print_log)
 @click.argument("room", required=False)
 def log(client: Client, room: str | None) -> Any:
-    """List what operators did, latest first; in all rooms unless you name one."""
+    """List what operators did in ROOM or in all rooms, latest first."""
     if room is not None:
         return client.request("GET", build_api_path(_ROOMS, room, "log"))
     names = [each["room"] for each in client.rooms.list()]
@@ -253,11 +251,10 @@ def log(client: Client, room: str | None) -> Any:
 @click.option(
     "--at",
     metavar="TIME",
-    help='Show the state at this time: "2026-12-01 10:05", '
-    "in the events' time zone or with an offset. "
-    "Otherwise now.",
+    help='Show the state at this time, such as "2026-12-01 10:05" in the time zone '
+    "of the events, or with an offset (default: now).",
 )
 def events(client: Client, room: str, at: str | None) -> Any:
-    """Show what a room's events will do and when, and what looks like a mistake."""
+    """Show what a room's events will do and when, and point out likely mistakes."""
     query = {} if at is None else {"at": at}
     return client.request("GET", build_api_path(_ROOMS, room, "events"), query=query)

@@ -39,14 +39,14 @@ _NOT_AN_EXPORT = "this is no file of `waitroom rooms export`"
     "-o",
     default="-",
     metavar="FILE",
-    help="Write this file (default: standard output).",
+    help="The file to write (default: standard output).",
 )
 @click.pass_obj
 def export_room(options: ReplicaOptions, room: str, output: str) -> None:
     """Write a room's queue, sessions and run-time settings to a file.
 
-    The room keeps running. To move it, set queue_all=true first, so that no visitor is called in
-    both stores.
+    The room keeps running. To move it to another Redis, set queue_all=true first, so that no
+    visitor is called in both.
     """
     has_progress = output != "-" or not sys.stdout.isatty()
     with (
@@ -66,14 +66,14 @@ def export_room(options: ReplicaOptions, room: str, output: str) -> None:
     "source",
     default="-",
     metavar="FILE",
-    help="Read this file (default: standard input).",
+    help="The file to read (default: standard input).",
 )
 @click.pass_obj
 def import_room(options: ReplicaOptions, room: str, source: str) -> None:
     """Import a room from a file that `export` wrote.
 
-    The room is paused during the import, and then has the run-time settings of the file. Visitors
-    already in the room stay; importing twice is safe. Both replicas need the same secret_keys.
+    The room is paused during the import, and then has the run-time settings in the file. Visitors
+    already in the room stay. A second import is safe. Both replicas need the same secret_keys.
     """
     with _open_input(source) as file:
         head, offsets = _check_file(file)

@@ -84,7 +84,7 @@ class Poll:
     "--times",
     type=click.IntRange(1),
     metavar="N",
-    help="Stop after N intervals (default: at Ctrl-C).",
+    help="Stop after N intervals (default: run until Ctrl-C).",
 )
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object per room and interval."
@@ -93,10 +93,10 @@ class Poll:
 def watch(
     options: ReplicaOptions, names: tuple[str, ...], every: float, times: int | None, as_json: bool
 ) -> None:
-    """Watch rooms and their sub-queues; all rooms unless you name some.
+    """Watch rooms and their sub-queues: the rooms that you name, or all.
 
-    On a terminal the figures stay in place; a file or a pipe has a line for each room and interval.
-    Rates cover the last minute and curves the last five, but only while this command has run.
+    On a terminal, figures are updated in place; otherwise, each room gets a line per interval.
+    Rates cover the last minute and curves the last five, or less if the command has just started.
     """
     samples: Samples = defaultdict(deque)
     # Ctrl-C ends the live view, even if the process was started with SIGINT ignored.

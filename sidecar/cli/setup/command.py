@@ -135,14 +135,14 @@ def with_destination(command: Callable[..., None]) -> Any:
             type=click.Choice(list(PLATFORMS)),
             default=find_platform,
             is_eager=True,
-            show_default="this machine's",
-            help="The system whose folders to use. plain: without systemd.",
+            show_default="this machine",
+            help="The system to write files for. plain: any system without systemd.",
         ),
         click.option(
             "--into",
             type=click.Path(file_okay=False, path_type=Path),
             metavar="FOLDER",
-            help="Write below this folder.  [default: /; for docker ./waitroom]",
+            help="Write the files below this folder.  [default: /, or ./waitroom for docker]",
         ),
         click.option("--dry-run", is_flag=True, help="Only print which files would be written."),
     )(run)
@@ -155,7 +155,7 @@ def with_destination(command: Callable[..., None]) -> Any:
     question="Which site gets the waiting room",
     required=True,
     callback=_read_site,
-    help="Its host name or address: shop.example, https://shop.example.",
+    help="The host name or URL of the site: shop.example or https://shop.example.",
 )
 @click.option(
     "--users",
@@ -163,7 +163,7 @@ def with_destination(command: Callable[..., None]) -> Any:
     question="How many visitors may be inside at the same time",
     required=True,
     type=click.IntRange(0, 10_000_000),
-    help="The cap of the room.",
+    help="The room's cap: the most visitors that may be inside at a time.",
 )
 @click.option(
     "--redis",
@@ -179,7 +179,7 @@ def with_destination(command: Callable[..., None]) -> Any:
     "--room",
     default="",
     metavar="NAME",
-    show_default="from the site's",
+    show_default="derived from the site's name",
     callback=_read_room,
     help="The room's name.",
 )
@@ -187,7 +187,7 @@ def with_destination(command: Callable[..., None]) -> Any:
     "--site-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Read this site's file in nginx's folder, and print the lines that it needs.",
+    help="Read the site's nginx file, and print the lines to add to it.",
 )
 @with_destination
 def init(  # noqa: PLR0913 - one per option
@@ -199,10 +199,10 @@ def init(  # noqa: PLR0913 - one per option
     room: str,
     site_file: Path | None,
 ) -> None:
-    """Write the files of a first waiting room, and print what is left to do.
+    """Write the files for a first waiting room, and print what is left to do.
 
-    The files are settings with comments, secrets that root alone can read, nginx's includes, the
-    waiting page, and units for systemd. Files that you have written or edited are kept.
+    The files are commented settings, secrets that only root can read, nginx's include files, the
+    waiting page, and systemd units. Files that you wrote or edited are kept.
     """
     name = room or _derive_room_name(site["host"])
     url = f"{site['scheme'] or 'http'}://{site['host']}{site['port'] or ''}"
@@ -232,10 +232,10 @@ def init(  # noqa: PLR0913 - one per option
 @click.command("update-files")
 @with_destination
 def update_files(destination: Destination) -> None:
-    """Update nginx's includes, the waiting page and the units to this version.
+    """Update nginx's include files, the waiting page and the systemd units to this version.
 
-    Your settings are kept. So is a shipped file that you have edited: the new one is written beside
-    it, with .new after its name.
+    Your settings are kept, and so are shipped files that you have edited. The new version of such a
+    file is written to the same folder, with the suffix .new.
     """
     folder = destination.root / NGINX
     if not folder.is_dir():
