@@ -9,7 +9,14 @@ from typing import Any
 
 import click
 
-from sidecar.cli.output import Unreachable, print_json, print_result, print_table, read_duration
+from sidecar.cli.output import (
+    Unreachable,
+    print_json,
+    print_result,
+    print_table,
+    read_duration,
+    read_pairs,
+)
 from sidecar.cli.replica_client import (
     ANY_TEXT,
     Client,
@@ -51,13 +58,8 @@ def _read_fields(key: str | None, fields: tuple[str, ...]) -> dict[str, str]:
     """Return the fields of a key, or {"key": the whole key}."""
     if key is not None and fields:
         raise click.UsageError("say either --key or fields")
-    query = {} if key is None else {"key": key}
-    for field in fields:
-        part, equals, value = field.partition("=")
-        if not equals:
-            raise click.UsageError(f"{field}: write FIELD=VALUE, such as channel=wx")
-        query[part] = value
-    return query
+    pairs = read_pairs(fields, "FIELD=VALUE, such as channel=wx")
+    return pairs if key is None else {"key": key}
 
 
 @limits.reply_command(print_json, "name")

@@ -3,15 +3,11 @@
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from sidecar.cli.config import CONFIG, load_settings
-from sidecar.cli.output import BadValue, CommandGroup
-
-if TYPE_CHECKING:
-    from sidecar.rooms.settings import RoomSettings
+from sidecar.cli.output import BadValue, CommandGroup, read_pairs
 
 
 class _PageGroup(CommandGroup):
@@ -88,7 +84,8 @@ def preview(
     for state in states:
         _check_name("state", state, previews.STATES)
     _check_name("room", name, configured.rooms)
-    settings = _apply_changes(configured.rooms[name], changes)
+    pairs = read_pairs(changes, "SETTING=VALUE after --set, such as accent=#c2410c")
+    settings = configured.rooms[name].changed(pairs)
     static = configured.static_dir or find_share("static")
     template = Page(static)
     _check_name("language", page_options["language"], template.languages.tags)
@@ -124,10 +121,3 @@ _IGNORED_FILES = shutil.ignore_patterns("*.html", "i18n", "draw.*")
 def _check_name(kind: str, name: str, known_names: Iterable[str]) -> None:
     if name not in known_names:
         raise BadValue(f"there is no {kind} {name!r}; these are: {', '.join(known_names)}")
-
-
-def _apply_changes(settings: "RoomSettings", changes: tuple[str, ...]) -> "RoomSettings":
-    pairs = [change.partition("=") for change in changes]
-    if not all(equals for _, equals, _ in pairs):
-        raise BadValue("--set: write SETTING=VALUE, such as accent=#c2410c")
-    return settings.changed({name: value for name, _, value in pairs})

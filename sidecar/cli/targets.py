@@ -1,12 +1,11 @@
 """The commands `waitroom targets …`, which show and change the APIs that jobs call."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
-from sidecar.cli.output import print_changes, print_json, print_table
+from sidecar.cli.output import parse_value, print_changes, print_json, print_table, read_pairs
 from sidecar.cli.replica_client import Client, ReplicaGroup, build_api_path
 
 _TARGETS = "/v1/targets"
@@ -60,24 +59,19 @@ def set_(client: Client, name: str, changes: tuple[str, ...]) -> Any:
     A value is JSON or text; null means none, and @FILE reads the value, such as a secret, from a
     file. The changes override the settings file until you run waitroom targets unset.
     """
-    body = dict(_parse_change(change) for change in changes)
+    pairs = read_pairs(changes, "SETTING=VALUE, such as concurrency=20")
+    body = {setting: parse_value(_read_value(setting, text)) for setting, text in pairs.items()}
     return client.request("PATCH", build_api_path(_TARGETS, name), body)
 
 
-def _parse_change(text: str) -> tuple[str, Any]:
-    """Parse NAME=VALUE. Read the value from a file if it is written as @FILE."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise click.UsageError(f"{text}: write SETTING=VALUE, such as concurrency=20")
-    if value.startswith("@"):
-        try:
-            value = Path(value[1:]).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise click.UsageError(f"{name}: {value[1:]} cannot be read: {error}") from None
+def _read_value(setting: str, text: str) -> str:
+    """Return the text of a value, which is in a file if it is written as @FILE."""
+    if not text.startswith("@"):
+        return text
     try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
+        return Path(text[1:]).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{setting}: {text[1:]} cannot be read: {error}") from None
 
 
 def _print_unset(result: dict[str, Any]) -> None:

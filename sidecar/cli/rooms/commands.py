@@ -8,7 +8,14 @@ from typing import Any
 
 import click
 
-from sidecar.cli.output import print_acts, print_changes, print_json, print_table
+from sidecar.cli.output import (
+    parse_value,
+    print_acts,
+    print_changes,
+    print_json,
+    print_table,
+    read_pairs,
+)
 from sidecar.cli.replica_client import (
     ANY_TEXT,
     Client,
@@ -69,16 +76,8 @@ def set_(client: Client, room: str, changes: tuple[str, ...], why: str) -> Any:
 
     A value is JSON or text; null resets a setting to its configured value.
     """
-    body = {}
-    if wrong := [change for change in changes if "=" not in change]:
-        hint = "write SETTING=VALUE, such as total_active_users=200"
-        raise click.UsageError("\n".join(f"{change}: {hint}" for change in wrong))
-    for change in changes:
-        name, _, text = change.partition("=")
-        try:
-            body[name] = json.loads(text)
-        except ValueError:
-            body[name] = text
+    pairs = read_pairs(changes, "SETTING=VALUE, such as total_active_users=200")
+    body = {name: parse_value(text) for name, text in pairs.items()}
     return client.request("PATCH", build_api_path(_ROOMS, room), body, query=_make_query(why))
 
 
@@ -105,11 +104,7 @@ def _print_message(document: Any) -> None:
 def message(client: Client, room: str, text: str | None, **options: Any) -> Any:
     """Show a message to the waiting visitors. TEXT is for languages without a text of their own."""
     table = {} if text is None else {"text": text}
-    for translation in options["translations"]:
-        language, equals, translated = translation.partition("=")
-        if not equals:
-            raise click.UsageError(f"--in {translation}: write LANGUAGE=TEXT, such as de=…")
-        table[language] = translated
+    table |= read_pairs(options["translations"], "LANGUAGE=TEXT after --in, such as de=…")
     if bool(table) == options["clear"]:
         raise click.UsageError("say either a text or --clear")
     if options["length"] is not None:
