@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 import click
 
@@ -18,6 +18,7 @@ from sidecar.cli.output import (
     print_json,
     print_table,
     read_duration,
+    read_pairs,
 )
 from sidecar.cli.replica_client import (
     Client,
@@ -61,13 +62,8 @@ def _parse_headers(
     _: click.Context, __: click.Parameter, lines: tuple[str, ...]
 ) -> dict[str, str] | None:
     """Parse lines such as "Name: value". Raises UsageError."""
-    headers = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if not colon or not name.strip():
-            raise click.UsageError(f"{line}: write NAME: VALUE, such as Content-Type: text/plain")
-        headers[name.strip()] = value.strip()
-    return headers or None
+    headers = read_pairs(lines, "NAME: VALUE, such as Content-Type: text/plain", ":")
+    return {name: value.strip() for name, value in headers.items()} or None
 
 
 @jobs.command()
@@ -124,7 +120,7 @@ def _parse_headers(
 @EVERY
 @click.option(
     "--file",
-    type=click.Path(),
+    type=click.File("rb"),
     metavar="FILE",
     help="Submit the jobs in a file, one JSON object per line; - reads standard input.",
 )
@@ -136,7 +132,7 @@ def submit(
     target: str | None,
     is_waiting: bool,
     every: float,
-    file: str | None,
+    file: IO[bytes] | None,
     **request: Any,
 ) -> None:
     """Submit a job. Its id goes to standard output, its state to standard error. With --wait, the
@@ -149,13 +145,7 @@ def submit(
     if file is not None:
         if is_waiting or any(value for name, value in request.items() if name != "as_json"):
             raise click.UsageError("--file has the jobs: say only TARGET and --json beside it")
-        try:
-            lines = click.open_file(file, "rb")
-        except OSError as error:
-            raise BadValue(f"{file}: {error.strerror}") from None
-        with lines:
-            _submit_lines(client, lines, target, as_json=request["as_json"])
-        return
+        _submit_lines(client, file, target, as_json=request["as_json"])
     if target is None:
         raise click.UsageError("say TARGET, or --file FILE")
     if (as_json := request.pop("as_json")) and is_waiting:
@@ -174,8 +164,10 @@ def submit(
     sys.exit(0 if has_succeeded else 1)
 
 
-def _submit_lines(client: Client, file: IO[bytes], target: str | None, *, as_json: bool) -> None:
-    """Submit the jobs of a file, and print their ids as soon as they are submitted."""
+def _submit_lines(
+    client: Client, file: IO[bytes], target: str | None, *, as_json: bool
+) -> NoReturn:
+    """Submit the jobs of a file, print their ids as soon as they are submitted, and exit."""
     from waitroom import WaitroomError  # noqa: PLC0415 - other commands start faster
 
     lines = ((number, line) for number, line in enumerate(file, start=1) if line.strip())

@@ -431,7 +431,7 @@ def test_a_target_is_changed_and_restored(run, works, tmp_path):
     [
         ("jobs submit nix", "no target is named 'nix'"),
         ("jobs submit", "say TARGET, or --file FILE"),
-        ("jobs submit images --file /nowhere", "/nowhere: No such file or directory"),
+        ("jobs submit images --file /nowhere", "'--file': '/nowhere': No such file or directory"),
         ("jobs submit images --file /etc/hostname", "line 1: write a JSON object"),
         ("jobs submit images --file /etc/hostname --path a", "--file has the jobs: say only"),
         ("jobs submit images -H X-One", "X-One: write NAME: VALUE, such as Content-Type: "),
