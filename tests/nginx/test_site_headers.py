@@ -13,7 +13,7 @@ RELEASE, EXTEND = "/any?say=X-Waitroom-Release:1", "/any?say=X-Waitroom-Extend:6
 
 
 @pytest.fixture
-def site():
+def site(tmp_path):
     address = f"127.0.0.1:{free_port()}"
     report = (
         f"access_log syslog:server={address},nohostname,tag=waitroom_visit waitroom_visit "
@@ -24,11 +24,19 @@ def site():
     rooms = {
         "shop": {**one, "release_by_header": True, "exempt_paths": "/free/"},
         "desk": {**one, "session_duration": 5, "max_extension": 30},
+        "kept": {"total_active_users": 2, "release_by_header": True},
     }
+    cache = (
+        "proxy_cache own; proxy_cache_key $uri; proxy_cache_valid any 1m;"
+        "proxy_ignore_headers Set-Cookie; add_header X-Cached $upstream_cache_status;"
+    )
     with Site(
         rooms=rooms,
         settings={"health_listen": address},
-        locations=gated("/", report) + gated("/desk/", report, room="desk"),
+        http=f"proxy_cache_path {tmp_path}/own keys_zone=own:1m;",
+        locations=gated("/", report)
+        + gated("/desk/", report, room="desk")
+        + gated("/kept/", report, cache, room="kept"),
     ) as site:
         site.health = address
         yield site
@@ -77,3 +85,14 @@ def test_a_response_extends_the_visit(site):
     assert second.get("/desk/any").waits
     assert first.get("/desk/any").status == 200
     assert second.get("/desk/any").waits
+
+
+def test_a_page_from_nginx_cache_asks_for_nothing(site):
+    """Its header was the site's word about another visitor."""
+    first, second = Visitor(site.url), Visitor(site.url)
+    assert first.get("/kept/any" + RELEASE[4:]).status == 200
+    wait_until(lambda: site.count_reports().get("released") == 1, "the end of the first visit")
+    reply = second.get("/kept/any")
+    assert (reply.status, reply.headers["X-Cached"]) == (200, "HIT")
+    time.sleep(2)  # some rounds of the replica
+    assert site.count_reports() == {"released": 1}
