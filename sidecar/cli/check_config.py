@@ -11,7 +11,8 @@ import click
 
 from sidecar.cli.config import CONFIG, Settings, load_settings
 from sidecar.cli.output import JSON, print_json
-from sidecar.cli.replica_client import ReplicaOptions, Room
+from sidecar.cli.replica_api import Room
+from sidecar.cli.replica_client import ReplicaOptions
 from sidecar.cli.rooms.changed import format_changed, read_rooms
 from sidecar.cli.rooms.events import format_summary
 from sidecar.kit.errors import InputError

@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 import click
 
 from sidecar.cli.config import CONFIG, Settings, load_settings
-from sidecar.cli.output import JSON, print_json, read_duration
+from sidecar.cli.output import JSON, print_json
+from sidecar.cli.parsing import read_duration
 from sidecar.kit.clock import iso
 
 if TYPE_CHECKING:

@@ -11,24 +11,10 @@ from typing import IO, Any, NoReturn
 
 import click
 
-from sidecar.cli.output import (
-    JSON,
-    BadValue,
-    combine,
-    print_json,
-    print_table,
-    read_duration,
-    read_pairs,
-)
-from sidecar.cli.replica_client import (
-    Client,
-    Job,
-    ReplicaGroup,
-    build_api_path,
-    format_error,
-    pass_client,
-    read_pages,
-)
+from sidecar.cli.output import JSON, BadValue, combine, print_json, print_table
+from sidecar.cli.parsing import read_duration, read_pairs
+from sidecar.cli.replica_api import Client, Job, build_api_path, format_error, read_pages
+from sidecar.cli.replica_client import ReplicaGroup, pass_client
 from sidecar.jobs.model import ENDED, State
 
 #: The maximum number of ids or jobs in one bulk request.

@@ -9,7 +9,7 @@ from types import FrameType
 
 import click
 
-from sidecar.cli.replica_client import Client
+from sidecar.cli.replica_api import Client
 
 #: The exit status if the lease was not granted in time.
 NOT_GRANTED = 4

@@ -7,16 +7,10 @@ from urllib.parse import urlencode
 import click
 
 from sidecar.cli.lease_run import NOT_GRANTED, run_with_lease
-from sidecar.cli.output import print_table, read_duration
-from sidecar.cli.replica_client import (
-    ANY_TEXT,
-    Client,
-    ReplicaGroup,
-    ReplicaOptions,
-    build_api_path,
-    pass_client,
-    read_pages,
-)
+from sidecar.cli.output import print_table
+from sidecar.cli.parsing import read_duration
+from sidecar.cli.replica_api import Client, build_api_path, read_pages
+from sidecar.cli.replica_client import ANY_TEXT, ReplicaGroup, ReplicaOptions, pass_client
 
 #: How often to try again to reach a replica that does not answer.
 RUN_RETRIES = 3

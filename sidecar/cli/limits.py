@@ -9,22 +9,10 @@ from typing import Any
 
 import click
 
-from sidecar.cli.output import (
-    Unreachable,
-    print_json,
-    print_result,
-    print_table,
-    read_duration,
-    read_pairs,
-)
-from sidecar.cli.replica_client import (
-    ANY_TEXT,
-    Client,
-    ReplicaGroup,
-    build_api_path,
-    pass_client,
-    read_pages,
-)
+from sidecar.cli.output import Unreachable, print_json, print_result, print_table
+from sidecar.cli.parsing import read_duration, read_pairs
+from sidecar.cli.replica_api import Client, build_api_path, read_pages
+from sidecar.cli.replica_client import ANY_TEXT, ReplicaGroup, pass_client
 
 #: The exit status if a limit refuses a call.
 REFUSED = 4

@@ -6,7 +6,8 @@ from typing import Any
 import click
 
 from sidecar.cli.output import print_table
-from sidecar.cli.replica_client import Client, ReplicaGroup, build_api_path
+from sidecar.cli.replica_api import Client, build_api_path
+from sidecar.cli.replica_client import ReplicaGroup
 
 
 @click.group(cls=ReplicaGroup)

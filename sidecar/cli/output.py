@@ -47,34 +47,6 @@ class BadValue(click.ClickException):
     exit_code = 2
 
 
-def read_duration(
-    _context: click.Context, _option: click.Parameter, text: str | None
-) -> float | None:
-    """Parse an option such as 90s or 2h to seconds. Raises BadParameter."""
-    from sidecar.kit.setting_types import parse_duration  # noqa: PLC0415 - imports pydantic
-
-    try:
-        return None if text is None else float(str(parse_duration(text)))
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
-def read_pairs(texts: Iterable[str], form: str, separator: str = "=") -> dict[str, str]:
-    """Parse texts such as NAME=VALUE. Raises UsageError, which tells how to write them (`form`)."""
-    pairs = {text: text.partition(separator) for text in texts}
-    if wrong := [text for text, (name, sign, _) in pairs.items() if not sign or not name.strip()]:
-        raise click.UsageError("\n".join(f"{text}: write {form}" for text in wrong))
-    return {name.strip(): value for name, _, value in pairs.values()}
-
-
-def parse_value(text: str) -> Any:
-    """Parse a setting's value, which is JSON or a text."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
 def fail(problems: list[str], code: int = 1) -> NoReturn:
     """Print a line for each problem to standard error and exit."""
     for problem in problems:

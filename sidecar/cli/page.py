@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from sidecar.cli.config import CONFIG, load_settings
-from sidecar.cli.output import BadValue, CommandGroup, read_pairs
+from sidecar.cli.output import BadValue, CommandGroup
+from sidecar.cli.parsing import read_pairs
 
 
 class _PageGroup(CommandGroup):

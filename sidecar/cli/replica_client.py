@@ -12,27 +12,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
-from urllib.parse import quote, urlsplit
+from typing import Any, Concatenate, ParamSpec, TypeVar
+from urllib.parse import urlsplit
 
 import click
 
 from sidecar.cli.config import CONFIG_HELP
 from sidecar.cli.output import BadValue, CommandGroup, Unreachable, print_result
+from sidecar.cli.replica_api import Client, format_error
 from sidecar.kit.errors import InputError
 from sidecar.settings.file import DEFAULT_FILE, SYSTEM_FILE, find_file
 
-if TYPE_CHECKING:
-    import waitroom
-
-#: Types of the client, only for annotations, because `waitroom` is slow to import.
-Client: TypeAlias = "waitroom.Client"
-Job: TypeAlias = "waitroom.Job"
-Room: TypeAlias = "waitroom.Room"
-Visitor: TypeAlias = "waitroom.Visitor"
 _UNIX, _SYSTEM_DIR = "unix:", SYSTEM_FILE.parent
-#: The maximum number of items that one request for a list reads.
-PAGE_SIZE = 1000
 #: The context settings of a command with an argument that may begin with a hyphen. -c is read as
 #: --config, a long option, so that only the word -c is the option and -cabin is an argument.
 ANY_TEXT: dict[str, Any] = {
@@ -141,48 +132,6 @@ def pass_client(command: Callable[Concatenate[Client, P], T]) -> Callable[P, T]:
             return command(client, *args, **kwargs)
 
     return run
-
-
-def build_api_path(root: str, *names: str) -> str:
-    """Build a path of the API from `root` and names. Quote the names for a URL."""
-    return "/".join([root, *(quote(name, safe="") for name in names)])
-
-
-def read_pages(
-    client: Client, path: str, items: str, *, limit: int | None = None, **query: str
-) -> dict[str, Any]:
-    """Read a list from the API page by page. Return the last page, with the items of all pages but
-    at most `limit`, under the key `items`."""
-    page: dict[str, Any] = {"next": ""}
-    rows: list[Any] = []
-    while page["next"] is not None and (limit is None or len(rows) < limit):
-        size = PAGE_SIZE if limit is None else min(PAGE_SIZE, limit - len(rows))
-        page = client.request(
-            "GET", path, query={**query, "after": page["next"], "limit": str(size)}
-        )
-        rows += page[items]
-    return {**page, items: rows}
-
-
-def format_error(error: "waitroom.WaitroomError", address: str = "", source: str = "") -> str:
-    """Format an error of the client. `source`: the file or variable that the token came from."""
-    problem = getattr(error, "problem", None)
-    if problem is None or not (problem.title or address):
-        return str(error)
-    if not problem.title:
-        return (
-            f"{address} answers, but not as a replica's ops listener does (HTTP {problem.status}): "
-            "--url or WAITROOM_URL is the address that ops_listen names, such as "
-            "http://127.0.0.1:8401, and not the site's"
-        )
-    detail = problem.detail
-    if problem.status == 401 and source:
-        detail = f"{detail} The token came from {source}.".strip()
-    elif problem.status == 404 and not detail:
-        detail = "Is that the ops listener (not edge_listen) of a replica of this version?"
-    if problem.status == 422 and problem.errors:  # they say what is wrong, and the title does not
-        return "\n".join([*problem.errors, *([detail] if detail else [])])
-    return "\n".join([": ".join(text for text in (problem.title, detail) if text), *problem.errors])
 
 
 def _get_user_name() -> str:

@@ -5,8 +5,10 @@ from typing import Any
 
 import click
 
-from sidecar.cli.output import parse_value, print_changes, print_json, print_table, read_pairs
-from sidecar.cli.replica_client import Client, ReplicaGroup, build_api_path
+from sidecar.cli.output import print_changes, print_json, print_table
+from sidecar.cli.parsing import parse_value, read_pairs
+from sidecar.cli.replica_api import Client, build_api_path
+from sidecar.cli.replica_client import ReplicaGroup
 
 _TARGETS = "/v1/targets"
 

@@ -11,13 +11,8 @@ import click
 
 from sidecar.cli.config import Settings, load_settings
 from sidecar.cli.output import JSON, format_time, print_json, print_table
-from sidecar.cli.replica_client import (
-    Client,
-    ReplicaGroup,
-    ReplicaOptions,
-    build_api_path,
-    read_pages,
-)
+from sidecar.cli.replica_api import Client, build_api_path, read_pages
+from sidecar.cli.replica_client import ReplicaGroup, ReplicaOptions
 
 if TYPE_CHECKING:
     from sidecar.kit.http_post import PostResult

@@ -22,7 +22,8 @@ import aiohttp
 from yarl import URL
 
 from sidecar.cli.doctor.site_response import SiteResponse
-from sidecar.cli.replica_client import ReplicaOptions, Room
+from sidecar.cli.replica_api import Room
+from sidecar.cli.replica_client import ReplicaOptions
 from sidecar.cli.rooms.changed import find_changed, read_rooms
 from sidecar.kit.egress import open_session
 from sidecar.kit.names import SEPARATOR

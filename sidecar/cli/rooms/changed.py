@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from sidecar.cli.replica_client import ReplicaOptions, Room
+from sidecar.cli.replica_api import Room
+from sidecar.cli.replica_client import ReplicaOptions
 from sidecar.kit.clock import iso
 
 #: The longest value that is shown whole, in characters.

@@ -8,21 +8,10 @@ from typing import Any
 
 import click
 
-from sidecar.cli.output import (
-    parse_value,
-    print_acts,
-    print_changes,
-    print_json,
-    print_table,
-    read_pairs,
-)
-from sidecar.cli.replica_client import (
-    ANY_TEXT,
-    Client,
-    ReplicaGroup,
-    Visitor,
-    build_api_path,
-)
+from sidecar.cli.output import print_acts, print_changes, print_json, print_table
+from sidecar.cli.parsing import parse_value, read_pairs
+from sidecar.cli.replica_api import Client, Visitor, build_api_path
+from sidecar.cli.replica_client import ANY_TEXT, ReplicaGroup
 from sidecar.cli.rooms.changed import format_cap, format_changed
 from sidecar.cli.rooms.events import format_document
 from sidecar.cli.rooms.export_file import export_room, import_room

@@ -19,7 +19,8 @@ from typing import IO, Any
 
 import click
 
-from sidecar.cli.replica_client import Client, ReplicaOptions, format_error
+from sidecar.cli.replica_api import Client, format_error
+from sidecar.cli.replica_client import ReplicaOptions
 from sidecar.kit.files import atomic_write
 from sidecar.kit.progress import Advance, progress
 

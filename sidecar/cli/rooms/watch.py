@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 import click
 
 from sidecar.cli.output import format_cell, format_time
-from sidecar.cli.replica_client import Client, ReplicaOptions, Room, format_error
+from sidecar.cli.replica_api import Client, Room, format_error
+from sidecar.cli.replica_client import ReplicaOptions
 from sidecar.cli.rooms.changed import find_cap
 from sidecar.kit.clock import iso
 
