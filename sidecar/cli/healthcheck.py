@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from sidecar.cli.output import JSON, Unreachable, fail, print_json
-from sidecar.cli.replica_client import ReplicaOptions, create_replica_options
+from sidecar.cli.replica_client import REPLICA_OPTIONS, ReplicaOptions
 
 
 @click.command()
@@ -36,4 +36,4 @@ def healthcheck(options: ReplicaOptions, timeout: float, *, as_json: bool) -> No
     (print_json if as_json else click.echo)(result if as_json else result["status"])
 
 
-healthcheck.params += create_replica_options()
+healthcheck.params += REPLICA_OPTIONS

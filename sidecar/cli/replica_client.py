@@ -186,43 +186,39 @@ _HELP = {
     "(default: WAITROOM_URL, or ops_listen in the settings).",
     "--token-file": "The file with the token (default: WAITROOM_TOKEN, WAITROOM_TOKEN_FILE, "
     "or the admin_token or service_token in the settings).",
-    "--config": CONFIG_HELP,
+    "--config -c": CONFIG_HELP,
 }
-
-
-def create_replica_options() -> list[click.Parameter]:
-    """Create the options that fill ReplicaOptions."""
-    return [
-        click.Option(
-            [name, "-c"] if name == "--config" else [name],
-            metavar="URL" if name == "--url" else "FILE",
-            help=help_text,
-            expose_value=False,
-            callback=_store_option,
-        )
-        for name, help_text in _HELP.items()
-    ]
+#: The options that fill ReplicaOptions.
+REPLICA_OPTIONS: list[click.Parameter] = [
+    click.Option(
+        names.split(),
+        metavar="URL" if names == "--url" else "FILE",
+        help=help_text,
+        expose_value=False,
+        callback=_store_option,
+    )
+    for names, help_text in _HELP.items()
+]
 
 
 class SettingsGroup(CommandGroup):
     """A group whose commands have the option --config, before or after the command's name."""
 
-    #: The index of the first option in `create_replica_options` that the commands have.
-    first_option = -1
+    options = REPLICA_OPTIONS[-1:]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.params += create_replica_options()[self.first_option :]
+        self.params += self.options
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
-        cmd.params += create_replica_options()[self.first_option :]
+        cmd.params += self.options
         super().add_command(cmd, name)
 
 
 class ReplicaGroup(SettingsGroup):
     """A group whose commands talk to a replica over HTTP."""
 
-    first_option = 0
+    options = REPLICA_OPTIONS
 
     def reply_command(
         self, show: Callable[[Any], object] | str, *arguments: str, **settings: Any
