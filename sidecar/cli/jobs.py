@@ -1,6 +1,5 @@
 """The commands `waitroom jobs …`, which submit, show, watch, cancel and retry jobs."""
 
-import json
 import sys
 import time
 from collections import Counter
@@ -12,7 +11,7 @@ from typing import IO, Any, NoReturn
 import click
 
 from sidecar.cli.output import JSON, BadValue, combine, print_json, print_table
-from sidecar.cli.parsing import read_duration, read_pairs
+from sidecar.cli.parsing import read_duration, read_object, read_pairs
 from sidecar.cli.replica_api import Client, Job, build_api_path, format_error, read_pages
 from sidecar.cli.replica_client import ReplicaGroup, pass_client
 from sidecar.jobs.model import ENDED, State
@@ -179,11 +178,7 @@ def _submit_lines(
 
 def _parse_job(number: int, line: bytes, target: str | None) -> Any:
     """Return the job in a line. Raises BadValue."""
-    try:
-        job = json.loads(line)
-    except ValueError:
-        job = None
-    if not isinstance(job, dict):
+    if (job := read_object(line)) is None:
         raise BadValue(f"line {number}: write a JSON object")
     if not (named := job.get("target") or target):
         raise BadValue(f"line {number}: needs a target, or give TARGET")

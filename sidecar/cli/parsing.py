@@ -27,6 +27,15 @@ def read_pairs(texts: Iterable[str], form: str, separator: str = "=") -> dict[st
     return {name.strip(): value for name, _, value in pairs.values()}
 
 
+def read_object(text: str | bytes) -> dict[str, Any] | None:
+    """Return the JSON object in a text, or None if the text is anything else."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
 def parse_value(text: str) -> Any:
     """Parse a setting's value, which is JSON or a text."""
     try:

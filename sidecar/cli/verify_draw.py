@@ -16,6 +16,7 @@ from urllib.parse import urljoin, urlsplit
 import click
 
 from sidecar.cli.output import JSON, Unreachable, add_colour, print_json
+from sidecar.cli.parsing import read_object
 from sidecar.kit.progress import progress
 
 if TYPE_CHECKING:
@@ -183,17 +184,12 @@ def _get_json(client: "httpx2.Client", url: str) -> dict[str, Any]:
                 raise Unreachable(f"{url}: no answer in time")
             if len(body) > _MAX_RESPONSE_BYTES:
                 raise click.ClickException(f"{url}: {_NOT_A_DRAW}")
-    try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
-        document = None
+    document = read_object(bytes(body))
     if response.status_code >= 300:
-        problem = document if isinstance(document, dict) else {}
-        lines = [
-            _make_printable(problem[name]) for name in ("title", "detail") if problem.get(name)
-        ]
-        raise click.ClickException("\n".join(lines) or f"{url}: HTTP {response.status_code}")
-    if not isinstance(document, dict):
+        texts = ((document or {}).get(name) for name in ("title", "detail"))
+        lines = "\n".join(_make_printable(text) for text in texts if text)
+        raise click.ClickException(lines or f"{url}: HTTP {response.status_code}")
+    if document is None:
         raise click.ClickException(f"{url}: {_NOT_A_DRAW}")
     return document
 

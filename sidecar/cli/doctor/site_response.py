@@ -1,6 +1,5 @@
 """The response of a site to one request of `waitroom doctor`."""
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,6 +8,7 @@ from typing import Any
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from sidecar.cli.parsing import read_object
 from sidecar.gate.nginx_key import STAMP_COOKIE
 from sidecar.visitors.tokens import COOKIE_PREFIX
 
@@ -59,21 +59,14 @@ class SiteResponse:
     @cached_property
     def document(self) -> dict[str, Any]:
         """Return the body if it is a JSON object, else an empty dictionary."""
-        if "json" not in self.headers.get("Content-Type", ""):
-            return {}
-        try:
-            document = json.loads(self.body)
-        except ValueError:
-            return {}
-        return document if isinstance(document, dict) else {}
+        is_json = "json" in self.headers.get("Content-Type", "")
+        return (read_object(self.body) if is_json else None) or {}
 
     @cached_property
     def cookie(self) -> SetCookie | None:
         """Return the room's cookie if the response sets one, else None."""
-        for cookie in self._read_cookies():
-            if cookie.name.startswith(COOKIE_PREFIX) and cookie.name != STAMP_COOKIE:
-                return cookie
-        return None
+        cookies = (cookie for cookie in self._read_cookies() if cookie.name != STAMP_COOKIE)
+        return next((cookie for cookie in cookies if cookie.name.startswith(COOKIE_PREFIX)), None)
 
     @cached_property
     def stamp_cookie(self) -> SetCookie | None:
