@@ -13,12 +13,13 @@ import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 import click
 
+from sidecar.cli.parsing import read_object
 from sidecar.cli.replica_api import Client, format_error
 from sidecar.cli.replica_client import ReplicaOptions
 from sidecar.kit.files import atomic_write
@@ -64,31 +65,35 @@ def export_room(options: ReplicaOptions, room: str, output: str) -> None:
 @click.option(
     "--input",
     "-i",
-    "source",
+    "file",
+    type=click.File("rb"),
     default="-",
     metavar="FILE",
     help="The file to read (default: standard input).",
 )
 @click.pass_obj
-def import_room(options: ReplicaOptions, room: str, source: str) -> None:
+def import_room(options: ReplicaOptions, room: str, file: IO[bytes]) -> None:
     """Import a room from a file that `export` wrote.
 
     The room is paused during the import, and then has the run-time settings in the file. Visitors
     already in the room stay. A second import is safe. Both replicas need the same secret_keys.
     """
-    with _open_input(source) as file:
-        head, offsets = _check_file(file)
-        if head.get("room") != room:
-            raise click.ClickException(
-                f"the file is of room {str(head.get('room'))[:60]!r}: tickets are of one room "
-                "alone, so both must be called the same"
-            )
-        total = file.seek(0, os.SEEK_END)
-        with (
-            options.client(timeout_s=_TIMEOUT_S) as client,
-            progress(f"importing {room}", total=total) as advance,
-        ):
-            counts = _send_import(client, room, head, file, offsets, advance)
+    if not file.seekable():  # a pipe
+        pipe, file = file, tempfile.TemporaryFile()  # noqa: SIM115 - open until the command ends
+        shutil.copyfileobj(pipe, file)
+        file.seek(0)
+    head, offsets = _check_file(file)
+    if head.get("room") != room:
+        raise click.ClickException(
+            f"the file is of room {str(head.get('room'))[:60]!r}: tickets are of one room alone, "
+            "so both must be called the same"
+        )
+    total = file.seek(0, os.SEEK_END)
+    with (
+        options.client(timeout_s=_TIMEOUT_S) as client,
+        progress(f"importing {room}", total=total) as advance,
+    ):
+        counts = _send_import(client, room, head, file, offsets, advance)
     click.echo(f"{room}: {_format_counts(counts)} new here")
     if head.get("settings", {}).get("queue_all"):
         click.echo(f"It is paused, as the file says. To go on: {_RESUME.format(room)}")
@@ -186,11 +191,7 @@ def _check_file(file: IO[bytes]) -> tuple[dict[str, Any], dict[str, list[int]]]:
 
 
 def _parse_line(text: bytes) -> dict[str, Any]:
-    try:
-        line = json.loads(text)
-    except (ValueError, RecursionError):
-        raise click.ClickException(_NOT_AN_EXPORT) from None
-    if not isinstance(line, dict):
+    if (line := read_object(text)) is None:
         raise click.ClickException(_NOT_AN_EXPORT)
     return line
 
@@ -202,28 +203,11 @@ def _open_output(output: str) -> Iterator[IO[bytes]]:
     if output == "-":
         yield sys.stdout.buffer
         return
-    with ExitStack() as stack:
-        try:
-            file = stack.enter_context(atomic_write(Path(output)))
-        except OSError as error:
-            raise click.ClickException(f"{output}: {error.strerror}") from None
-        yield file
-
-
-@contextmanager
-def _open_input(source: str) -> Iterator[IO[bytes]]:
-    """Open a file, or a seekable copy of standard input if the name is "-"."""
-    with ExitStack() as stack:
-        if source == "-":
-            file: IO[bytes] = stack.enter_context(tempfile.TemporaryFile())
-            shutil.copyfileobj(sys.stdin.buffer, file)
-            file.seek(0)
-        else:
-            try:
-                file = stack.enter_context(Path(source).open("rb"))
-            except OSError as error:
-                raise click.ClickException(f"{source}: {error.strerror}") from None
-        yield file
+    try:
+        with atomic_write(Path(output)) as file:
+            yield file
+    except OSError as error:
+        raise click.ClickException(f"{output}: {error.strerror}") from None
 
 
 def _format_counts(counts: Counter[str]) -> str:
