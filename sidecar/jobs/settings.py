@@ -171,109 +171,109 @@ STRICT_SPREAD_S = 0.15
 
 
 class TargetSettings(BaseModel):
-    """One target, `[targets.NAME]`. Durations are in seconds; text such as "5m" is understood."""
+    """One target, `[targets.NAME]`. Durations are in seconds, or strings such as "5m"."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     url: Annotated[str, AfterValidator(_check_url)] | None = None
     """The URL to call. It has no user, query or fragment, and no `.`, `..` or `//` in its path. If
-    it ends with `/`, jobs give a path below it. Otherwise jobs call exactly this URL, and may add
-    a query. May be left out only with `kinds = ["online"]`."""
+    it ends with `/`, jobs add a path to it. Otherwise, jobs call exactly this URL, and may add a
+    query. It can be omitted only with `kinds = ["online"]`."""
     kinds: Annotated[tuple[JobKind, ...], BeforeValidator(split_list)] = Field(
         default=("offline", "online"), validate_default=True
     )
     """`offline`: a worker makes the call. `online`: the client that submitted the job gets a
-    permit and makes the call itself. In an environment variable, commas separate the kinds."""
+    permit and makes the call itself. In an environment variable, separate kinds with commas."""
     methods: Methods = ("GET", "POST")
-    """The methods that jobs may use: some of `GET`, `HEAD`, `POST`, `PUT`, `PATCH` and
+    """The HTTP methods that jobs may use: any of `GET`, `HEAD`, `POST`, `PUT`, `PATCH` and
     `DELETE`."""
     headers: Annotated[dict[str, str], table_validator('{"Authorization": "Bearer ..."}')] = Field(
         default={}, repr=False
     )
-    """Headers that the worker adds to each call; they replace the job's. Use them for the target's
-    API key: values are never shown. `Host`, `Content-Length`, `Idempotency-Key` and some others
-    are not allowed, because the worker sets them."""
+    """Headers that the worker adds to each call. They replace the job's headers of the same names.
+    Use them for the target's API key: their values are never shown. `Host`, `Content-Length`,
+    `Idempotency-Key` and some others are not allowed, because the worker sets them."""
     private: bool = False
-    """Allows calls to private addresses, those of this machine or its network. Otherwise such
-    calls are refused, even if a public name resolves to them."""
+    """Whether calls to private addresses, such as those of this machine or its network, are
+    allowed. If not, they are refused even if a public name resolves to a private address."""
     paused: bool = False
-    """Stops all calls. Jobs wait."""
+    """If true, no calls are made, and jobs wait."""
     concurrency: Count = Field(default=10, ge=1, le=100_000)
-    """How many calls may run at a time, over all workers."""
+    """The maximum number of calls in progress at a time, across all workers."""
     rate: Count | None = Field(default=None, ge=1, le=MAX_LIMIT)
-    """How many calls each `window` allows, over all workers. Retries count too. None: only
-    `concurrency` limits the calls."""
+    """The maximum number of calls in each `window`, across all workers. Retries count too. None:
+    only `concurrency` limits the calls."""
     window: Seconds = Field(default=1, ge=0.001, le=86_400)
-    """The length of the window of `rate`."""
+    """The period to which `rate` applies."""
     algorithm: Literal["fixed_window", "sliding_window", "token_bucket", "leaky_bucket"] = (
         "sliding_window"
     )
-    """The algorithm that counts `rate`, as for limits. After a change of it, no call begins within
-    a `window` of the last call."""
+    """How calls are counted for `rate`. After you change the algorithm, no call begins until a
+    `window` has passed since the last call."""
     burst: Count | None = Field(default=None, ge=1, le=MAX_LIMIT)
-    """How many calls may start at once after an idle time. Only for `token_bucket`. None: as many
+    """How many calls may start at once after an idle period. Only for `token_bucket`. None: as many
     as `rate`."""
     strict: bool = False
-    """Lets no more than `rate` calls begin in any `window` as the target sees it, at a cost: each
-    call is sent 0.2 s later, and there are at most `rate` calls in `window` + 0.15 s. Needs
-    `kinds = ["offline"]`, a `window` of 1 s or more, and the algorithm `sliding_window` or
+    """If true, the target never sees more than `rate` calls begin in any `window`. In return, each
+    call is sent 0.2 s later, and at most `rate` calls begin in `window` + 0.15 s. Requires
+    `kinds = ["offline"]`, a `window` of at least 1 s, and the algorithm `sliding_window` or
     `leaky_bucket`."""
     timeout: Seconds = Field(default=60, ge=0.1, le=86_400)
-    """How long a call may take, including its response. Online: how long a used permit counts as
-    a call in progress, unless the client reports its end."""
+    """How long a call may take, including its response. For online jobs: how long a used permit
+    counts as a call in progress, unless the client reports that the call has ended."""
     expected_seconds: Seconds = Field(default=1, gt=0, le=86_400)
-    """How long a call takes. Used to estimate waits until calls have been measured."""
+    """How long a call probably takes, for estimates until calls have been measured."""
     retry_on: Annotated[tuple[int | str, ...], _PARSE_RETRY_ON] = (
         408, 425, 429, 502, 503, 504, CONNECTION,
     )  # fmt: skip
-    """The responses after which a call is retried: statuses from 300 to 599, `3xx`, `4xx`, `5xx`.
-    `connection`: no complete response within `timeout`. After the last attempt the job is
-    `failed`. Your list replaces the default."""
+    """The responses after which a call is retried: statuses from 300 to 599, `3xx`, `4xx`, `5xx`,
+    and `connection` for no complete response within `timeout`. After the last attempt, the job is
+    `failed`. Your list replaces the default list."""
     fail_on: Annotated[tuple[int | str, ...], _PARSE_FAIL_ON] = ("3xx", "4xx", "5xx")
     """The responses after which a job is `failed` at once: statuses as in `retry_on`, without
-    `connection`. A status in both is retried first. After any other response the job is
-    `completed`. Your list replaces the default: `[]` completes a job after every response."""
+    `connection`. A status in both lists is retried first. After any other response, the job is
+    `completed`. Your list replaces the default list; with `[]`, any response completes the job."""
     retries: Count = Field(default=3, ge=0, le=100)
-    """How many attempts may follow the first."""
+    """The maximum number of attempts after the first."""
     retry_delay: Seconds = Field(default=1, ge=0.01, le=3600)
-    """The pause before the second attempt. Each further pause is twice as long, 5 minutes at most,
-    less a random part. If the target sends a longer `Retry-After`, that is used, up to an hour."""
+    """The pause before the second attempt. Each further pause is twice as long, up to 5 minutes,
+    minus a random part. A longer `Retry-After` of the target is used instead, up to an hour."""
     break_after: Count = Field(default=3, ge=1, le=1000)
     """After this many failures in a row, calls stop for 5 s. Then one call tests the target. Each
     time the test fails, the pause doubles, up to a minute. Failures are the responses in
-    `retry_on`, except 429."""
+    `retry_on` except 429."""
     claim_window: Seconds = Field(default=30, ge=1, le=3600)
-    """Online: how long a client has to use its permit."""
+    """For online jobs: how long a client has to use its permit."""
     abort: bool = False
-    """Lets clients abort a running call by cancelling its job."""
+    """Whether clients can abort a call in progress by cancelling its job."""
     pending_ttl: Seconds = Field(default=3 * 3600, ge=1, le=86_400 * 30)
-    """How long a job may wait for its call after it was submitted, or after its `run_at`. Then it
-    expires."""
+    """How long a job may wait for its call after it was submitted, or after its `run_at`. After
+    this time, the job expires."""
     result_ttl: Seconds = Field(default=3 * 86_400, ge=1, le=86_400 * 366)
-    """How long a job and its result are kept after its end."""
+    """How long a job and its result are kept after the job has ended."""
     delete_after_read: bool = False
-    """Removes a job and its result 20 s after the result was first read."""
+    """Whether a job and its result are removed 20 s after the result was first read."""
     max_pending: Count | None = Field(default=None, ge=0, le=100_000_000)
-    """How many jobs may wait. More are refused with 429."""
+    """The maximum number of waiting jobs. Further jobs are refused with 429."""
     notify_above: Count | None = Field(default=None, ge=1, le=100_000_000)
-    """Sends the webhook `target_queue_over` when more jobs than this wait for their call, and again
-    only after fewer than 80 % of this number waited. None: it is not sent."""
+    """The webhook `target_queue_over` is sent when more jobs than this are waiting, and again only
+    after fewer than 80 % of this number were waiting. None: it is not sent."""
     max_body: Count = Field(default=131_072, ge=0, le=131_072)
-    """The largest body of a job, in bytes."""
+    """The maximum size of a job's body, in bytes."""
     max_result: Count = Field(default=1_048_576, ge=0, le=104_857_600)
-    """The largest body of a response, in bytes. A larger one fails the job."""
+    """The maximum size of a response's body, in bytes. If a body is larger, the job fails."""
     classes: Classes = {}
-    """The priority classes of jobs, 7 classes at most, without `line`. A job gets a class by
-    a grant, or from a token with the scope `classes`."""
+    """The priority classes of jobs: at most 7, without `line`. A job gets a class from a grant, or
+    from a client whose token has the scope `classes`."""
     callback_urls: UrlPrefixes = ()
-    """The URLs below which callbacks may go, each with a path. If it is empty, there are no
-    callbacks."""
+    """The prefixes, each a URL with a path, that the URL of a callback may have. Empty: callbacks
+    are not allowed."""
     callback_secret: str = Field(default="", repr=False, validate_default=True)
-    """The secret that signs callbacks, 16 characters or more, such as `whsec_` and the base64 of 24
-    to 64 random bytes. Needed with `callback_urls`."""
+    """The secret that signs callbacks. It has at least 16 characters, such as `whsec_` and 24 to 64
+    random bytes in base64. Required with `callback_urls`."""
     previous_callback_secret: str = Field(default="", repr=False)
-    """The secret before `callback_secret`, while you change it: each callback has a signature of
-    Standard Webhooks by both. Remove it when the receivers have the new one."""
+    """The old secret, while you replace `callback_secret`: each callback has a Standard Webhooks
+    signature by both secrets. Remove it when the receivers have the new secret."""
 
     @field_validator("kinds")
     @classmethod

@@ -37,29 +37,29 @@ class LeaseSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     term: Seconds = Field(ge=1, le=86_400 * 31)
-    """How long a lease lasts. A renewal starts the term again."""
+    """How long a lease lasts. Renewing the lease starts the term again."""
     capacity: Count = Field(default=1, ge=1, le=1_000)
     """How many clients can hold one resource at the same time."""
     renewable: bool = False
-    """Allows a holder to renew the lease."""
+    """Whether a holder can renew the lease."""
     max_term: Seconds | None = Field(default=None, ge=1, le=86_400 * 366)
-    """The longest time that a lease lasts with all renewals; at least `term`. Allowed only with
+    """The maximum duration of a lease with all its renewals; at least `term`. Allowed only with
     `renewable`. None: no limit."""
     max_waiting: Count | None = Field(default=None, ge=0, le=1_000_000)
-    """How many clients can wait for a resource. More are told that the queue is full. 0: nobody."""
+    """The maximum length of a resource's queue. Others are told that it is full. 0: no queue."""
     claim_window: Seconds = Field(default=10, ge=1, le=3600)
     """How long a called client has to take the lease, counted from when its next heartbeat is due.
-    Until then nobody else gets the resource."""
+    Nobody else gets the resource in this time."""
     heartbeat_timeout: Seconds = Field(default=60, ge=5, le=86_400, validate_default=True)
-    """A waiting client whose heartbeat is this late loses its place. At least `claim_window`."""
+    """A waiting client whose heartbeat is this late loses its place; at least `claim_window`."""
     heartbeat_interval: Seconds | None = Field(default=None, ge=0.1, le=3600)
-    """The time between two heartbeats of a waiting client. None: a tenth of the expected wait, at
-    most 30 s; 2 s at the head of the queue, or less if a lease ends sooner."""
+    """The time between two heartbeats of a waiting client. None: a tenth of the expected wait, but
+    at most 30 s; at the head of the queue 2 s, or less if a lease ends sooner."""
     resources: Annotated[str, Field(max_length=500), AfterValidator(_check_regex)] | None = None
-    """A regular expression that a resource's whole name must match. Other resources are unknown.
-    None: any name, which is right for programs. For browsers, allow only names that exist."""
+    """A regular expression that a resource's whole name must match. Other names are refused. None:
+    any name is allowed, which is right for programs. For browsers, allow only names that exist."""
     message: str | None = Field(default=None, max_length=500)
-    """Shown on the waiting page. `{resource}` stands for the resource's name."""
+    """The message on the waiting page, where `{resource}` stands for the resource's name."""
     queueing_status_code: Annotated[Literal[200, 202, 429, 503], BeforeValidator(from_text)] = 503
     """The HTTP status of the waiting page."""
 

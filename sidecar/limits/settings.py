@@ -80,33 +80,33 @@ class LimitSettings(BaseModel):
     ]
     """How calls are counted."""
     key: Annotated[str, Field(max_length=128), AfterValidator(_check_key_pattern)] = ""
-    """The pattern of the key of a call. Each key has its own limit. ASCII without spaces. Fields
-    are written in braces. A field's name has lower-case letters, digits and `_`, and is not `key`,
+    """The pattern of a call's key, in ASCII without spaces. Each key has its own limit. Write
+    fields in braces. A field's name has lower-case letters, digits and `_`, and is not `key`,
     `cost`, `id`, `wait`, `rule` or `self`. Empty: all calls share one limit."""
     limit: Value | None = None
-    """How many calls a key may make in a window or, with `concurrency`, at the same time. Applies
-    to keys that are not in `values`. None or -1: no limit. 0: no calls."""
+    """How many calls a key may make in a window or, with `concurrency`, at the same time. It
+    applies to keys that are not in `values`. None or -1: no limit. 0: no calls are allowed."""
     window: Seconds | None = Field(default=None, ge=0.001, le=86_400 * 31, validate_default=True)
-    """The time in which calls are counted. Required, but not allowed with `concurrency`."""
+    """The period in which calls are counted. Required, but not allowed with `concurrency`."""
     burst: Count | None = Field(default=None, ge=1, le=MAX_LIMIT)
-    """How many calls may be made at once after a pause. Only for `token_bucket`. None: as many as
-    `limit`."""
+    """How many calls may be made at once after an idle period. Only for `token_bucket`. None: as
+    many as `limit`."""
     on_exceed: Literal["refuse", "pace"] = "refuse"
     """What happens to a call over the limit. `refuse`: it is refused. `pace`: a later time is
-    reserved for the call. `concurrency` can only refuse."""
+    reserved for the call. With `concurrency`, only `refuse` is allowed."""
     max_wait: Seconds = Field(default=60, gt=0, le=86_400)
     """The longest wait with `pace`. A call that would wait longer is refused."""
     lease: Seconds = Field(default=60, ge=0.1, le=86_400)
     """With `concurrency`: a permit that is not released expires after this time."""
     idempotency_window: Seconds = Field(default=60, ge=1, le=86_400)
-    """How long another request with the same id is taken for a retry of the same call, from the
-    time at which the call may proceed."""
+    """How long another request with the same id counts as a retry of the same call, starting at the
+    time when the call may proceed."""
     on_store_failure: Literal["admit", "refuse"] = "admit"
     """What happens to calls while Redis is unavailable. `admit`: they may proceed. `refuse`: they
     are refused."""
     values: Annotated[dict[str, Value], AfterValidator(_check_keys)] = {}
-    """Limits of individual keys, instead of `limit`. `waitroom check-config` warns about keys that
-    no values of the fields form. A limit that is set at run time takes precedence."""
+    """Limits of individual keys, in place of `limit`. `waitroom check-config` warns about keys that
+    do not match the pattern in `key`. A limit that is set at run time takes precedence."""
 
     @field_validator("window")
     @classmethod

@@ -38,7 +38,7 @@ class RoomEvent(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Name
-    """The name of the event, unique in the room, with the characters of a class's name. Visitors
+    """The name of the event, unique in the room and written like a class name. Visitors
     can read it in the status document, and the lottery draw depends on it."""
     timezone: str = "UTC"
     """The time zone of the times below that have no UTC offset."""

@@ -75,33 +75,33 @@ class RoomSettings(BaseModel):
     """The cap: how many sessions the room may have at a time, including those of visitors who were
     called and have not arrived yet. When you lower it, active visitors stay."""
     adaptive: Adaptive = None
-    """Finds, below the cap, how many visitors the site can serve, by its response times and errors:
-    a table, `[rooms.NAME.adaptive]`. None: only the cap applies."""
+    """A table, `[rooms.NAME.adaptive]`, that lets the room find out how many visitors the site can
+    serve, up to the cap, from its response times and errors. None: only the cap applies."""
     pause_on_error_share: float | None = Field(default=None, gt=0, le=1)
     """Nobody is called while a higher share of the site's responses are errors (5xx, 429 and failed
-    connections). It needs `health_listen`, as `adaptive` does. None: never."""
+    connections). Requires `health_listen`, as `adaptive` does. None: errors pause nothing."""
     pause_on_response_time: Seconds | None = Field(default=None, ge=0.01, le=600)
-    """Nobody is called while one in ten of the site's responses takes longer. It needs
-    `health_listen`. None: never."""
+    """Nobody is called while one in ten of the site's responses takes longer than this. Requires
+    `health_listen`. None: slow responses pause nothing."""
     new_users_per_minute: Count | None = Field(default=None, ge=1, le=10_000_000)
     """The maximum number of visitors admitted per minute, spread evenly. Called visitors who do
     not arrive count too. None: visitors are admitted as fast as sessions end."""
     session_duration: Seconds = Field(default=300, ge=5, le=86_400 * 7)
-    """How long a session lasts after its last renewal. The session is renewed by the first request
-    that comes after a sixth of this time, and after 5 s (or half of this time, if that is shorter).
-    When you change it, active visitors stay, and no running session ends earlier than announced."""
+    """How long a session lasts after its last renewal. A request renews the session if a sixth of
+    this time, and 5 s (or half of this time, if that is shorter), have passed since then. When you
+    change this setting, active visitors stay, and no session ends earlier than announced."""
     session_max_duration: Seconds | None = Field(default=None, ge=5, le=86_400 * 30)
-    """The longest time that a session lasts, even if its visitor is active. None: no limit."""
+    """The maximum duration of a session, even if its visitor is active. None: no limit."""
     max_extension: Seconds | None = Field(default=None, ge=1, le=86_400)
-    """For how long, at most, a response of the site may extend its visitor's session, by the header
-    `X-Waitroom-Extend: 600` (seconds). It needs `waitroom/site-headers.conf` and `health_listen`.
-    None: the header has no effect."""
+    """The longest time by which a response of the site may extend its visitor's session, with the
+    header `X-Waitroom-Extend: 600` (seconds). Requires `waitroom/site-headers.conf` and
+    `health_listen`. None: the header has no effect."""
     release_by_header: bool = False
-    """Whether a response of the site with `X-Waitroom-Release: 1` ends its visitor's session. It
-    needs `waitroom/site-headers.conf` and `health_listen`."""
+    """Whether a response of the site with `X-Waitroom-Release: 1` ends its visitor's session.
+    Requires `waitroom/site-headers.conf` and `health_listen`."""
     keepalive_max_duration: Seconds = Field(default=1800, ge=0, le=86_400)
     """How long the script `/_waitroom/ROOM/keep.js` renews the session of a visitor who types or
-    scrolls in one page, counted from when the page was opened. 0: never."""
+    scrolls on a page, counted from when the page was opened. 0: never."""
     disable_session_renewal: bool = False
     """If true, a session always ends `session_duration` after its start. Its cookie is set once."""
     queueing_method: Literal["fifo", "random", "passthrough", "reject"] = "fifo"
@@ -111,115 +111,115 @@ class RoomSettings(BaseModel):
     queue_all: bool = False
     """If true, all newcomers wait and nobody is called. Active visitors stay."""
     hold: HoldSetting = None
-    """A pause that ends by itself, with a gentle return: a table with `until` and `why`. `waitroom
-    rooms hold`, an alert, or a site in trouble sets it. None: no hold."""
+    """A temporary pause, after which visitors are admitted gradually: a table with `until`
+    and `why`. `waitroom rooms hold`, an alert or a site in trouble sets it. None: no hold."""
     suspended: bool = False
-    """Switches the room off: all visitors pass and are not counted."""
+    """If true, the room is off: all visitors pass and are not counted."""
     max_waiting: Count | None = Field(default=None, ge=0, le=1_000_000_000)
     """The maximum length of the queue. When it is reached, newcomers are told that the queue is
-    full. 0: newcomers may not wait, and the queue is called until it is empty."""
+    full. 0: newcomers may not wait, and visitors are called until the queue is empty."""
     rank_limit: Count | None = Field(default=None, ge=1, le=1_000_000_000)
-    """With 2000, a visitor further back than position 2,000 sees "2,000+" instead of a number."""
+    """The last position shown as a number. With 2000, visitors further back see "2,000+"."""
     lines: Lines = ()
-    """2 to 4 sub-queues in calling order, each with its length and positions. Empty: one queue."""
+    """2 to 4 sub-queues in calling order, each with its own positions. Empty: one queue."""
     classes: Classes = {}
-    """Gives some visitors a head start, a priority or a sub-queue, by a grant or `class_header`. 7
-    classes at most; a name has at most 32 lower-case letters, digits, `-` and `_`."""
+    """At most 7 classes, which give visitors with a grant or `class_header` a head start, a
+    priority or a sub-queue. A name has at most 32 lower-case letters, digits, `-` and `_`."""
     class_header: bool = False
-    """Whether a visitor's class is read from `$waitroom_class` in nginx. Use it with our nginx
-    includes only: any other proxy must remove `X-Waitroom-Class` from clients' requests."""
+    """Whether a visitor's class is read from `$waitroom_class` in nginx. Use it only with
+    our nginx includes: any other proxy must remove `X-Waitroom-Class` from clients' requests."""
     display: Literal["arrival", "order"] = "arrival"
-    """Which position is shown in a room with classes. `arrival`: counts visitors who came earlier,
-    so it does not grow when a visitor of a class goes ahead. `order`: counts visitors who will be
-    called earlier. The estimated wait always follows `order`."""
+    """Which position is shown in a room with classes. `arrival`: it counts visitors who came
+    earlier, and does not grow when a visitor with a class goes ahead. `order`: it counts visitors
+    who will be called earlier. The estimated wait is always based on `order`."""
     events: Events = ()
-    """Scheduled openings of sales, 20 at most, with or without a pre-queue. They do not overlap."""
+    """Scheduled openings, at most 20, with or without a pre-queue. They must not overlap."""
     between_events: Literal["closed", "open"] = "closed"
-    """The state of a room with events while none of them is on. `closed`: no newcomer enters or
-    gets a place, and the page counts down to the next event. `open`: like a room without events."""
+    """The state of a room with events while no event is on. `closed`: no newcomer enters or gets a
+    place, and the page counts down to the next event. `open`: as in a room without events."""
     heartbeat_timeout: Seconds = Field(default=120, ge=10, le=86_400)
     """How long waiting visitors keep their place after their next poll was due."""
     heartbeat_interval: Seconds | None = Field(default=None, ge=1, le=3600)
-    """How often the waiting page polls, at most half of `heartbeat_timeout`. None: a tenth of the
-    expected wait, from 2 s near the head of the queue to 60 s."""
+    """The time between two polls of the waiting page; at most half of `heartbeat_timeout`. None: a
+    tenth of the expected wait, from 2 s near the head of the queue to 60 s."""
     sweep_interval: Seconds = Field(default=120, ge=1, le=3600)
-    """How often visitors who no longer poll are removed from the queue. They do not hold up the
-    queue until then: at its head they are skipped."""
+    """How often visitors who no longer poll are removed from the queue. Until then, they do not
+    hold up the queue, because they are skipped at its head."""
     claim_window: Seconds = Field(default=30, ge=5, le=3600, validate_default=True)
     """How long a called visitor has to arrive, counted from when their next poll is due; at most
-    `heartbeat_timeout`. If the page polls often, the time is shorter: that of three polls, but at
-    least 10 s. Then the slot goes to the next visitor, and a visitor who returns late is called
-    next. A place that was never polled ends after this time too. So does the session of a newcomer
-    who was admitted at once and has not sent the cookie, if visitors wait or nine of ten slots are
-    taken."""
+    `heartbeat_timeout`. If the page polls often, the time is shorter: three poll intervals, but
+    at least 10 s. After that, the slot goes to the next visitor, and a visitor who returns late is
+    called next. A place that was never polled also ends after this time. So does the session of a
+    newcomer who was admitted at once and has not sent the cookie, if visitors are waiting or nine
+    in ten slots are taken."""
     rejoin_window: Seconds = Field(default=600, ge=0, le=86_400)
     """How long visitors who lost their place because they did not poll (a sleeping phone, a tunnel)
-    can get it back, counted from their last poll; it may be up to five minutes more. After that
-    they join at the end. It also applies after Redis lost its data."""
+    can get it back, counted from their last poll; sometimes up to five minutes longer. After that,
+    they join at the end. This setting also applies after Redis has lost its data."""
     poll_limit: Count = Field(default=30, ge=1, le=1_000_000_000)
-    """How many polls per minute a visitor may send too early, before they are due. Further ones are
+    """How many polls per minute a visitor may send before they are due. Further early polls are
     answered with 429."""
     shield_above: Count = Field(default=500, ge=1, le=10_000_000)
     """The shield goes up when more newcomers than this arrive at one replica within a second. The
-    waiting page then asks for a place itself after a random delay; nobody gets one sooner. Clients
-    without cookies and scripts get an answer from nginx alone."""
+    waiting page then requests a place after a random delay, and nobody gets a place sooner. Clients
+    without cookies and scripts are answered by nginx alone."""
     on_store_failure: Literal["bounded", "admit", "wait"] = "bounded"
     """Which visitors are admitted while Redis is unavailable. `bounded`: each replica admits its
-    share of the free sessions and of `new_users_per_minute`, and nobody if visitors waited.
+    share of the free sessions and of `new_users_per_minute`, but nobody if visitors wait.
     `admit`: everybody, including waiting visitors. `wait`: nobody. Active visitors always pass.
-    Sessions given meanwhile stay valid; a room over its cap then calls nobody."""
+    These sessions stay valid afterwards. A room over its cap then calls nobody."""
     recovery_window: Seconds | None = Field(default=None, ge=0, le=3600)
-    """How long nobody is called after Redis lost its data, so that visitors can first get their
+    """How long nobody is called after Redis has lost its data, so that visitors can first get their
     places back with their cookies. None: twice the longest poll interval near the head of the
-    queue, but at least 5 s; 65 s if all replicas restarted too. In less time, some visitors come
-    too late, because nginx caches verdicts for three seconds."""
+    queue, but at least 5 s; 65 s if all replicas restarted too. If it is shorter, some visitors
+    come back too late, because nginx caches verdicts for three seconds."""
     bind_pass: Literal["none", "user_agent", "ip"] = "none"  # noqa: S105 - not a password
     """Which client may use a pass. `none`: any client that has it. `user_agent`: only the browser
-    that it was issued to. `ip`: only the IP address that it was issued to, or its IPv6 network of
-    64 bits. If it comes from elsewhere, the session ends, so a visitor who changes between IPv4 and
-    IPv6 has to start again each time. nginx caches verdicts by cookie alone, so a replica checks a
-    bound pass at every request."""
+    that it was issued to. `ip`: only the IP address that it was issued to, or its 64-bit IPv6
+    network. If a pass comes from elsewhere, its session ends, so a visitor who switches between
+    IPv4 and IPv6 has to start again each time. A replica checks a bound pass at every request,
+    because nginx caches verdicts by cookie alone."""
     max_places_per_address: Count | None = Field(default=None, ge=1, le=100)
-    """How many places and sessions one IP address, or one IPv6 network of 64 bits, may have. If it
-    has more, its newcomers are told that the room is full, and so are visitors who return to a lost
-    place. The default is None, because all people in an office or at a mobile carrier may share one
-    address. Behind a load balancer, set `set_real_ip_from` in nginx first."""
+    """How many places and sessions one IP address, or one 64-bit IPv6 network, may have. If it has
+    that many, newcomers from it, and visitors who return to a lost place, are told that the room is
+    full. The default is None, because all people in an office or with a mobile carrier may share
+    one address. Behind a load balancer, set `set_real_ip_from` in nginx first."""
     rollout_percent: Percent = Field(default=100, ge=0, le=100)
-    """The share of newcomers that the room applies to. The others pass and are not counted. A
-    visitor's number is the same on all replicas, so raising the percentage only adds visitors."""
+    """The percentage of newcomers to whom the room applies. The others pass and are not counted.
+    All replicas choose the same visitors, and a higher percentage only adds visitors."""
     exempt_addresses: Networks = None
-    """Requests from these networks or IP addresses pass and are not counted; 1,000 at most. The
+    """Requests from these IP addresses and networks, at most 1,000, pass and are not counted. The
     client's address is the one that nginx sees, as for `max_places_per_address`."""
     exempt_paths: Paths = None
-    """Requests for these paths, and for all below them, pass and are not counted; 100 at most,
-    written without percent-encoding. An ambiguous path (`..`, `//`, `;`, `%2f`) is never exempt.
-    Works with nginx only. Leaving the room out of an nginx location costs less."""
+    """Requests for these paths, and for all paths below them, pass and are not counted. Write at
+    most 100 paths, without percent-encoding. An ambiguous path (`..`, `//`, `;`, `%2f`) is never
+    exempt. Works only with nginx, where a location without a room costs less."""
     exempt_header: bool = False
-    """Whether requests pass uncounted if nginx sets `$waitroom_exempt`. Use it with our nginx
-    includes only: any other proxy must remove `X-Waitroom-Exempt` from clients' requests."""
+    """Whether requests pass uncounted if nginx sets `$waitroom_exempt`. Use it only with
+    our nginx includes: any other proxy must remove `X-Waitroom-Exempt` from clients' requests."""
     queueing_status_code: Annotated[Literal[200, 202, 429, 503], BeforeValidator(from_text)] = 503
-    """The HTTP status of the waiting page. Search engines and caches do not store 503 and 429."""
+    """The HTTP status of the waiting page. Search engines and caches do not store a 503 or 429."""
     json_format: Literal["waitroom", "cloudflare"] = "waitroom"
     """The response to a waiting client that accepts JSON and not HTML. `waitroom`: a problem
     document with the client's position and wait. `cloudflare`: Cloudflare's `cfWaitingRoom`
     document, with the status `queueing_status_code`."""
     notify_above: Count | None = Field(default=None, ge=1, le=1_000_000_000)
-    """Sends the webhook `queue_over` when more visitors than this wait, and again only after fewer
-    than 80 % of this number waited."""
+    """The webhook `queue_over` is sent when more visitors than this are waiting, and again only
+    after fewer than 80 % of this number were waiting."""
     public_url: Annotated[str, AfterValidator(_read_site)] | None = None
     """Your site's URL without a path, for links in the webhook `called` and on the dashboard. None:
     links in `called` are paths, and the dashboard has no links."""
     message: Message | None = None
-    """A message from you on the waiting page, 500 characters at most. For visitors of several
-    languages, a table with one text for each language: `text` is for all others (otherwise `en`, or
-    the first). `until` is when the message ends. None: no message."""
+    """Your message on the waiting page, at most 500 characters. For several languages, write a
+    table with one text for each language; `text` is for all other languages (without it, they get
+    `en` or the first). `until` is when the message ends. None: no message."""
     template: Annotated[str, AfterValidator(_check_template)] | None = None
     """Your own waiting page: a Mustache file in `template_dir`, such as `shop.html`. It replaces
-    the whole page, and its changes take effect at once. None: the built-in waiting page."""
+    the whole page, and changes to it take effect at once. None: the built-in waiting page."""
     site_name: str | None = Field(default=None, min_length=1, max_length=80)
-    """Your site's name on the waiting page. None: the one in `waiting.html`."""
+    """Your site's name on the waiting page. None: the name in `waiting.html`."""
     logo: SitePath | None = None
-    """The logo on the waiting page: a path on your site that no room applies to, such as
+    """The logo on the waiting page: a path on your site without a room, such as
     `/_waitroom/static/shop.svg`. Browsers load it from your own site only. None: `logo.svg`."""
     accent: ColourText | None = None
     """The colour of the progress bar and of the main button: any opaque CSS colour. Text on it is
@@ -227,16 +227,16 @@ class RoomSettings(BaseModel):
     if the contrast with the card is too low. None: the colour in `waiting.css`."""
     background: ColourText | None = None
     """The colour of the page around the card, written like `accent`. Text on it is black or white.
-    In dark mode a dark shade of it is used. None: the colour in `waiting.css`."""
+    In dark mode, a dark shade of this colour is used. None: the colour in `waiting.css`."""
     font: Font | None = None
-    """The waiting page's font: families that visitors have, such as `Inter, Helvetica Neue,
+    """The waiting page's font: font families that visitors have, such as `Inter, Helvetica Neue,
     sans-serif`, or the path of a font file on your site. None: the font in `waiting.css`."""
     footer: Links = ()
-    """Links below the waiting page, 8 at most. Websites open in a new tab, so that nobody leaves
-    the queue. Empty: those in `waiting.html`."""
+    """Links at the bottom of the waiting page, at most 8. Links to websites open in a new tab, so
+    that nobody leaves the queue. Empty: the links in `waiting.html`."""
     custom_css: StyleSheet | None = None
-    """CSS rules for the waiting page, 10,000 characters at most. `url()` may load images and fonts
-    from your site. Not allowed: `@import`, URLs of other sites, a backslash outside quotes."""
+    """CSS rules for the waiting page, at most 10,000 characters. `url()` may load images and fonts
+    from your site. `@import`, other sites and backslashes outside quotes are not allowed."""
 
     # A rule about two fields is checked with the later one. A validator of the whole model runs
     # only if all fields are valid, so its problem would be reported after theirs are fixed.

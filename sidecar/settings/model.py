@@ -76,95 +76,95 @@ class Settings(HistorySection):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     demo: bool = False
-    """Accepts the demo's well-known secret and short tokens. Never set it on a real site."""
+    """Whether the demo's public secret and short tokens are accepted. Do not set it elsewhere."""
     store: Store = Field(default=MEMORY, repr=False)
     """The URL of Redis, which stores queues, sessions, leases and limits. All replicas need the
-    same one. `memory://` stores all of it in the memory of one process, for trials only: it is lost
-    when the process stops, and a second replica has queues and caps of its own."""
+    same URL. `memory://` is for trials only: the data is in the memory of one process and is lost
+    when the process stops, and a second replica has its own queues and caps."""
     secret_keys: Annotated[list[str], BeforeValidator(split_list)] = Field(
         default=[], validate_default=True, repr=False
     )
-    """The keys that sign cookies, oldest first. The last one signs; all are accepted when a cookie
-    is verified. A key has 32 characters or more, without commas and spaces: `openssl rand -hex 32`
-    creates one. In a variable, commas separate keys; in a file, commas or line breaks."""
+    """The keys for signing cookies, oldest first. The last key signs; signatures by any of the keys
+    are accepted. A key has at least 32 characters, without commas or spaces: `openssl rand -hex 32`
+    creates one. Separate keys with commas or, in a file, with commas or line breaks."""
     grant_keys: Annotated[list[str], BeforeValidator(split_list)] = Field(default=[], repr=False)
     """The keys that sign grants, written like `secret_keys`. Empty: `secret_keys` sign grants. Set
-    this if your own server creates grants, because it must not have `secret_keys`, which also sign
+    these keys if your own server creates grants: it must not have `secret_keys`, which also sign
     visitors' cookies."""
     admin_token: str = Field(default="", repr=False)
-    """The token for `/admin/`, the dashboard and the commands for operators. 16 characters or more.
-    Empty: administration is off, unless there are `operators`."""
+    """The token for `/admin/`, the dashboard and the commands for operators. It has at least 16
+    characters. Empty: administration is off, unless there are `operators`."""
     operators: Annotated[dict[OperatorName, OperatorAccount], HoldsSecrets] = Field(default={})
     """One table for each operator who logs in to the dashboard under their own name:
-    `[operators.NAME]`. A name may be an email address, in quotes."""
+    `[operators.NAME]`. A name may be an email address in quotes."""
     operator_header: Header = ""
-    """A header in which a proxy in front of the dashboard names the operator that it has signed in,
-    such as `Remote-User` (Authelia) or `X-Forwarded-User` (oauth2-proxy). Empty: no header is read.
-    The proxy must replace the header if a client sends it."""
+    """The header in which a proxy in front of the dashboard names the operator whom it signed in,
+    such as `Remote-User` (Authelia) or `X-Forwarded-User` (oauth2-proxy). The proxy must replace
+    the header if a client sends it. Empty: no header is read."""
     operator_header_from: Sources = Field(default=[], validate_default=True)
     """The sources from which `operator_header` is trusted: IP addresses and networks of the proxy,
-    and `unix` for a unix socket. Any client there can act as any operator."""
+    and `unix` for a Unix socket. Any client at these sources can act as any operator."""
     operator_header_role: Role | None = None
-    """The role of operators whom `operator_header` names and `operators` lacks. None: no access."""
+    """The role of an operator in `operator_header` who is not in `operators`. None: no access."""
     service_token: str = Field(default="", repr=False)
-    """The token with which your programs use the service API, `/v1/`. 16 characters or more.
-    `admin_token` and `tokens` are accepted too. If all three are empty, the API is off."""
+    """The token with which your programs use the service API, `/v1/`, with at least 16 characters.
+    `admin_token` and `tokens` are accepted too. If all are empty, the API is off."""
     tokens: dict[Name, str] = Field(default={}, repr=False)
-    """Further tokens for the service API, by name. A job belongs to the token that submitted it, a
-    lease to the token that acquired it. A name has lower-case letters, digits, `-` and
-    `_`, 48 at most, and is not `service` or `operator`. A token has 16 characters or more."""
+    """Further tokens for the service API, by name. A job belongs to the token that submitted it,
+    and a lease to the token that acquired it. A name has at most 48 lower-case letters, digits, `-`
+    and `_`, and is not `service` or `operator`. A token has at least 16 characters."""
     scopes: dict[str, Annotated[frozenset[Scope], BeforeValidator(split_list)]] = Field(default={})
-    """The scopes of each token, by its name: a list of `jobs`, `leases`, `limits`, `read` and
-    `classes`. `service` is the name of `service_token`. A token that is not listed has all but
-    `classes`, with which a program chooses a class without a grant."""
+    """The scopes of each token, by the token's name: a list of `jobs`, `leases`, `limits`, `read`
+    and `classes`. `service` is the name of `service_token`. A token that is not listed has all
+    scopes except `classes`, which lets a program choose a class without a grant."""
     edge_listen: Listen = "127.0.0.1:8400"
-    """The address at which nginx reaches the replica. Let nothing else reach it, because its
-    clients can claim any visitor's IP address."""
+    """The address at which nginx reaches the replica. Nothing else must be able to reach it,
+    because a client of this address can claim any visitor's IP address."""
     ops_listen: Listen = DEFAULT_OPS_LISTEN
-    """The address of health, metrics, administration and the service API. Keep it private."""
+    """The address of health checks, metrics, the admin API and the service API. Keep it private."""
     done_listen: Annotated[str, AfterValidator(_check_optional_listen)] = ""
-    """The address to which nginx reports, by UDP or through a unix socket, the permit of each call
-    that is over. The replica then counts that call as over. Empty: off."""
+    """The address to which nginx reports the permit of each call that has ended, by UDP or through
+    a Unix socket. The replica then counts that call as ended. Empty: off."""
     health_listen: Annotated[str, AfterValidator(_check_optional_listen)] = ""
-    """The address to which nginx reports a share of the sites' responses, by UDP or through a unix
-    socket, for adaptive rooms. Only nginx may reach it: the reports are not signed. Empty: off."""
+    """The address to which nginx reports a share of the sites' responses for adaptive rooms, by UDP
+    or a Unix socket. The reports are not signed, so only nginx may reach it. Empty: off."""
     static_dir: Path | None = None
     """The folder with the waiting page's files. None: the folder in the installed package. The
-    folder from which nginx serves them is set in its `settings.conf`."""
+    folder from which nginx serves these files is set in nginx's `settings.conf`."""
     template_dir: Path = Path("templates")
-    """The folder with rooms' templates. A relative path starts at the settings file's folder."""
+    """The folder with rooms' templates. It may be relative to the folder of the settings file."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The minimum level of messages in the log, which is written to standard error."""
     log_format: Literal["json", "console"] = "json"
     """`json`: one JSON object per line, including messages of libraries. `console`: coloured
     text."""
     store_timeout: Seconds = Field(default=0.5, gt=0, le=30)
-    """How long a call to Redis may take. Visitors' requests wait for it, and nginx waits for a
-    response for three seconds at most."""
+    """How long a call to Redis may take. Visitors' requests wait for the call, and nginx waits for
+    a replica's response for three seconds at most."""
     shutdown_delay: Seconds = Field(default=0.0, ge=0, le=300)
     """How long a stopping replica reports on `/readyz` that it is not ready, before it closes its
-    listeners. Set it to the time that your load balancer takes to notice."""
+    listeners. Set it to the time that your load balancer takes to notice the report."""
     event_streams: Count = Field(default=0, ge=0, le=100_000)
-    """The maximum number of server-sent event streams of one replica. 0: none; browsers poll."""
+    """The maximum number of server-sent event streams of one replica. 0: browsers only poll."""
     jobs: Database = Field(default="", repr=False)
     """The database of jobs, their results, and targets that were changed at run time. All replicas
-    and workers need the same one; SQLite works on one machine only. Empty: with targets, the file
-    `waitroom-jobs.db` in the working directory; without targets, there are no jobs."""
+    and workers need the same one; SQLite works on one machine only. Empty: if there are targets,
+    the file `waitroom-jobs.db` in the working directory; without targets, there are no jobs."""
     leases: dict[RoomName, LeaseSettings] = Field(default={})
-    """One table for each kind of resource that can be leased: `[leases.NAME]`. The rules for names
-    are those for rooms, and no room may have the same name."""
+    """One table for each kind of resource that can be leased: `[leases.NAME]`. Names
+    follow the rules for room names, and no room may have the same name."""
     limits: dict[Name, LimitSettings] = Field(default={})
-    """One table for each rate limit: `[limits.NAME]`. A name has lower-case letters, digits, `-`
-    and `_`, 48 at most."""
+    """One table for each rate limit: `[limits.NAME]`. A name has at most 48 lower-case letters,
+    digits, `-` and `_`."""
     targets: Annotated[dict[Name, TargetSettings], HoldsSecrets] = Field(default={})
-    """One table for each target, an API that jobs may call: `[targets.NAME]`. The rules for names
-    are those for limits."""
+    """One table for each target, an API that jobs may call: `[targets.NAME]`. Names follow the
+    rules for names of limits."""
     rooms: dict[RoomName, RoomSettings] = Field(default={}, validate_default=True)
     """One table for each room: `[rooms.NAME]`. At least one room is needed, unless you have a
-    lease, a limit or a target. nginx names the room in `$waitroom_room`. A name has lower-case
-    letters, digits, `-` and `_`, 48 at most, and is not `internal`, `static` or `now`."""
+    lease, a limit or a target. nginx names the room in `$waitroom_room`. A name has at most 48
+    lower-case letters, digits, `-` and `_`, and is not `internal`, `static` or `now`."""
     webhooks: Annotated[dict[Name, Webhook], HoldsSecrets] = Field(default={})
-    """One table for each webhook: `[webhooks.NAME]`. The rules for names are those for limits."""
+    """One table for each webhook: `[webhooks.NAME]`. Names follow the rules for names of limits."""
 
     @field_validator("secret_keys", "grant_keys")
     @classmethod

@@ -71,12 +71,12 @@ class OperatorAccount(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     role: Role
-    """What the operator may do. `viewer`: see everything, change nothing. `operator`: change rooms,
-    limits and targets, release and move visitors. `admin`: also reset, export and import a room,
-    and end the sessions of operators."""
+    """What the operator may do. `viewer`: see everything, but change nothing. `operator`: also
+    change rooms, limits and targets, and release and move visitors. `admin`: also reset, export and
+    import a room, and end the sessions of operators."""
     password: Annotated[str, AfterValidator(_check_hash)] = Field(default="", repr=False)
-    """The Argon2 hash of the password: `waitroom hash-password` makes it. Empty: the operator can
-    only be signed in by the proxy of `operator_header`."""
+    """The Argon2 hash of the password, which `waitroom hash-password` prints. Empty: only the proxy
+    of `operator_header` can sign the operator in."""
 
 
 OperatorName = Annotated[str, AfterValidator(_check_name)]

@@ -113,14 +113,14 @@ class SubQueueSettings(BaseModel):
     name: Name
     """The name; unique in the room and written like a class name."""
     weight: Count | None = Field(default=None, ge=1, le=1000)
-    """The share of the calls while visitors wait in all sub-queues. Set it for all sub-queues or
-    none. None: visitors of a sub-queue are called only while all earlier ones are empty."""
+    """The sub-queue's share of calls while visitors wait in all sub-queues. Set it for all or for
+    none. None: visitors of a sub-queue are called only while all earlier sub-queues are empty."""
     # Replicas of 0.1.0 know no labels: they refuse sub-queues in Redis that have some.
     labels: Annotated[dict[_Language, _Label], table_validator(_LABELS_EXAMPLE)] = Field(
         default={}, exclude_if=lambda labels: not labels
     )
-    """Its name on the waiting page, by language: `{en = "Call centre", de = "Callcenter"}`. Other
-    languages get the English one, or else the first. Empty: `name`; the last one is not shown."""
+    """The name on the waiting page, by language: `{en = "Call centre", de = "Callcenter"}`. Other
+    languages get English, or else the first. Empty: `name`, but the last sub-queue is not shown."""
 
 
 def find_sub_queue_problems(lines: tuple[SubQueueSettings, ...]) -> list[str]:

@@ -45,27 +45,27 @@ class Webhook(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     url: Annotated[str, AfterValidator(_check_url)] = Field(repr=False)
-    """The URL to which messages are sent, by POST. It is never logged."""
+    """The URL to which messages are sent by POST. It is never logged."""
     format: Literal["generic", "slack", "dingtalk"] = "generic"
-    """`generic`: a JSON object with the room's numbers. `slack` and `dingtalk`: a sentence, in the
-    format of these services."""
+    """`generic`: a JSON object with the room's numbers. `slack` and `dingtalk`: a sentence in the
+    format of that service."""
     secret: str = Field(default="", repr=False)
-    """The secret that signs the messages, of 16 characters or more, such as `whsec_` and the base64
-    of 24 to 64 random bytes. For `dingtalk` it is the secret of the robot (`SEC…`). Not allowed for
-    `slack`. Empty: messages are not signed."""
+    """The secret that signs the messages. It has at least 16 characters, such as `whsec_` and 24 to
+    64 random bytes in base64. For `dingtalk`, it is the robot's secret (`SEC…`). It is not allowed
+    for `slack`. Empty: messages are not signed."""
     previous_secret: str = Field(default="", repr=False)
-    """The secret before `secret`, while you change it: each message has a signature of Standard
-    Webhooks by both. Remove it when the receiver has the new one. Only for `generic`."""
+    """The old secret, while you replace `secret`: each message has a Standard Webhooks signature by
+    both secrets. Remove it when the receiver has the new secret. Only for `generic`."""
     events: Annotated[list[WebhookEventName], BeforeValidator(split_list)] = Field(
         default=[*ROOM_EVENT_NAMES], min_length=1
     )
-    """The events about which messages are sent. `called` is about individual visitors whose turn it
-    is: it is sent only if you list it, and needs the format `generic`. `target_queue_over` is about
-    targets with `notify_above`, and `site_state` about adaptive rooms: they are sent only if you
-    list them. In an environment variable, separate events by commas."""
+    """The events about which messages are sent. `called` is about one visitor whose turn it is, and
+    requires the format `generic`. `target_queue_over` is about targets with `notify_above`, and
+    `site_state` about adaptive rooms. These three are sent only if you list them. In an environment
+    variable, separate events with commas."""
     rooms: Annotated[list[str], BeforeValidator(split_list)] = []
     """The rooms about which messages are sent. Empty: all rooms. Messages about targets are sent
-    in any case."""
+    regardless of this setting."""
 
     @field_validator("secret")
     @classmethod

@@ -14,19 +14,19 @@ FASTEST_P90_S = 0.05
 
 
 class AdaptiveSettings(BaseModel):
-    """What the site behind a room may take, at most."""
+    """The limits up to which a room may load its site."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     mode: Literal["advise", "on", "off"] = "advise"
-    """`advise`: the room only says how many visitors it would let in. `on`: at most so many are
+    """`advise`: the room only shows how many visitors it would admit. `on`: at most that many are
     inside, and never more than `total_active_users`. `off`: nothing is measured."""
     p90: Seconds | None = Field(default=None, ge=0.01, le=600)
-    """The site's highest response time that nine of ten responses keep. None: no such target."""
+    """The response time that nine in ten of the site's responses should meet. None: no target."""
     max_errors: float | None = Field(default=None, gt=0, le=1)
-    """The highest share of errors (5xx, 429 and failed connections). None: no such target."""
+    """The highest acceptable share of errors (5xx, 429, failed connections). None: no target."""
     min: Count = Field(default=10, ge=1, le=10_000_000)
-    """How many visitors the site surely bears. The ceiling is never lower."""
+    """A number of visitors that the site can certainly serve. The ceiling is never lower."""
 
     @model_validator(mode="after")
     def _check_targets(self) -> "AdaptiveSettings":
