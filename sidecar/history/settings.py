@@ -22,4 +22,4 @@ class HistorySection(BaseModel):
     """How many events of a room may wait in Redis while the database is unavailable; each
     takes about 100 bytes. If there are more, the oldest events are lost."""
     history_stuck_after: Seconds = Field(default=86_400, ge=60)
-    """A stay without events for this time is closed as `stuck` if Redis has no such visitor."""
+    """A stay without events for this long is closed as `stuck` if Redis has no such visitor."""

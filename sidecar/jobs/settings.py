@@ -190,7 +190,7 @@ class TargetSettings(BaseModel):
     headers: Annotated[dict[str, str], table_validator('{"Authorization": "Bearer ..."}')] = Field(
         default={}, repr=False
     )
-    """Headers that the worker adds to each call. They replace the job's headers of the same names.
+    """Headers that the worker adds to each call. They replace the job's headers of the same name.
     Use them for the target's API key: their values are never shown. `Host`, `Content-Length`,
     `Idempotency-Key` and some others are not allowed, because the worker sets them."""
     private: bool = False
@@ -214,20 +214,20 @@ class TargetSettings(BaseModel):
     """How many calls may start at once after an idle period. Only for `token_bucket`. None: as many
     as `rate`."""
     strict: bool = False
-    """If true, the target never sees more than `rate` calls begin in any `window`. In return, each
-    call is sent 0.2 s later, and at most `rate` calls begin in `window` + 0.15 s. Requires
+    """If true, the target never sees more than `rate` calls begin in any `window`. In exchange,
+    each call is sent 0.2 s later, and at most `rate` calls begin in `window` + 0.15 s. Requires
     `kinds = ["offline"]`, a `window` of at least 1 s, and the algorithm `sliding_window` or
     `leaky_bucket`."""
     timeout: Seconds = Field(default=60, ge=0.1, le=86_400)
     """How long a call may take, including its response. For online jobs: how long a used permit
     counts as a call in progress, unless the client reports that the call has ended."""
     expected_seconds: Seconds = Field(default=1, gt=0, le=86_400)
-    """How long a call probably takes, for estimates until calls have been measured."""
+    """The expected duration of a call, used for estimates until calls have been measured."""
     retry_on: Annotated[tuple[int | str, ...], _PARSE_RETRY_ON] = (
         408, 425, 429, 502, 503, 504, CONNECTION,
     )  # fmt: skip
     """The responses after which a call is retried: statuses from 300 to 599, `3xx`, `4xx`, `5xx`,
-    and `connection` for no complete response within `timeout`. After the last attempt, the job is
+    and `connection` (no complete response within `timeout`). After the last attempt, the job is
     `failed`. Your list replaces the default list."""
     fail_on: Annotated[tuple[int | str, ...], _PARSE_FAIL_ON] = ("3xx", "4xx", "5xx")
     """The responses after which a job is `failed` at once: statuses as in `retry_on`, without
@@ -237,7 +237,7 @@ class TargetSettings(BaseModel):
     """The maximum number of attempts after the first."""
     retry_delay: Seconds = Field(default=1, ge=0.01, le=3600)
     """The pause before the second attempt. Each further pause is twice as long, up to 5 minutes,
-    minus a random part. A longer `Retry-After` of the target is used instead, up to an hour."""
+    minus a random part. A longer `Retry-After` from the target is used instead, up to an hour."""
     break_after: Count = Field(default=3, ge=1, le=1000)
     """After this many failures in a row, calls stop for 5 s. Then one call tests the target. Each
     time the test fails, the pause doubles, up to a minute. Failures are the responses in
@@ -266,8 +266,7 @@ class TargetSettings(BaseModel):
     """The priority classes of jobs: at most 7, without `line`. A job gets a class from a grant, or
     from a client whose token has the scope `classes`."""
     callback_urls: UrlPrefixes = ()
-    """The prefixes, each a URL with a path, that the URL of a callback may have. Empty: callbacks
-    are not allowed."""
+    """The allowed prefixes of callback URLs, each with a path. Empty: callbacks are not allowed."""
     callback_secret: str = Field(default="", repr=False, validate_default=True)
     """The secret that signs callbacks. It has at least 16 characters, such as `whsec_` and 24 to 64
     random bytes in base64. Required with `callback_urls`."""

@@ -46,12 +46,12 @@ class LeaseSettings(BaseModel):
     """The maximum duration of a lease with all its renewals; at least `term`. Allowed only with
     `renewable`. None: no limit."""
     max_waiting: Count | None = Field(default=None, ge=0, le=1_000_000)
-    """The maximum length of a resource's queue. Others are told that it is full. 0: no queue."""
+    """The maximum length of a resource's queue; further clients are refused. 0: no queue."""
     claim_window: Seconds = Field(default=10, ge=1, le=3600)
     """How long a called client has to take the lease, counted from when its next heartbeat is due.
-    Nobody else gets the resource in this time."""
+    During this time, nobody else gets the resource."""
     heartbeat_timeout: Seconds = Field(default=60, ge=5, le=86_400, validate_default=True)
-    """A waiting client whose heartbeat is this late loses its place; at least `claim_window`."""
+    """How late a heartbeat may be before the client loses its place; at least `claim_window`."""
     heartbeat_interval: Seconds | None = Field(default=None, ge=0.1, le=3600)
     """The time between two heartbeats of a waiting client. None: a tenth of the expected wait, but
     at most 30 s; at the head of the queue 2 s, or less if a lease ends sooner."""

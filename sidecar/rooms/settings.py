@@ -79,10 +79,10 @@ class RoomSettings(BaseModel):
     serve, up to the cap, from its response times and errors. None: only the cap applies."""
     pause_on_error_share: float | None = Field(default=None, gt=0, le=1)
     """Nobody is called while a higher share of the site's responses are errors (5xx, 429 and failed
-    connections). Requires `health_listen`, as `adaptive` does. None: errors pause nothing."""
+    connections). Requires `health_listen`, as `adaptive` does. None: no such pause."""
     pause_on_response_time: Seconds | None = Field(default=None, ge=0.01, le=600)
     """Nobody is called while one in ten of the site's responses takes longer than this. Requires
-    `health_listen`. None: slow responses pause nothing."""
+    `health_listen`. None: no such pause."""
     new_users_per_minute: Count | None = Field(default=None, ge=1, le=10_000_000)
     """The maximum number of visitors admitted per minute, spread evenly. Called visitors who do
     not arrive count too. None: visitors are admitted as fast as sessions end."""
@@ -93,8 +93,8 @@ class RoomSettings(BaseModel):
     session_max_duration: Seconds | None = Field(default=None, ge=5, le=86_400 * 30)
     """The maximum duration of a session, even if its visitor is active. None: no limit."""
     max_extension: Seconds | None = Field(default=None, ge=1, le=86_400)
-    """The longest time by which a response of the site may extend its visitor's session, with the
-    header `X-Waitroom-Extend: 600` (seconds). Requires `waitroom/site-headers.conf` and
+    """The longest time by which a response of the site may extend its visitor's session, with a
+    header such as `X-Waitroom-Extend: 600` (seconds). Requires `waitroom/site-headers.conf` and
     `health_listen`. None: the header has no effect."""
     release_by_header: bool = False
     """Whether a response of the site with `X-Waitroom-Release: 1` ends its visitor's session.
@@ -147,11 +147,11 @@ class RoomSettings(BaseModel):
     hold up the queue, because they are skipped at its head."""
     claim_window: Seconds = Field(default=30, ge=5, le=3600, validate_default=True)
     """How long a called visitor has to arrive, counted from when their next poll is due; at most
-    `heartbeat_timeout`. If the page polls often, the time is shorter: three poll intervals, but
-    at least 10 s. After that, the slot goes to the next visitor, and a visitor who returns late is
+    `heartbeat_timeout`. If the page polls often, the time is shorter: three poll intervals, but at
+    least 10 s. After that, the slot goes to the next visitor, and a visitor who returns late is
     called next. A place that was never polled also ends after this time. So does the session of a
-    newcomer who was admitted at once and has not sent the cookie, if visitors are waiting or nine
-    in ten slots are taken."""
+    newcomer who was admitted at once and has not sent the cookie back, if visitors are waiting or
+    nine in ten slots are taken."""
     rejoin_window: Seconds = Field(default=600, ge=0, le=86_400)
     """How long visitors who lost their place because they did not poll (a sleeping phone, a tunnel)
     can get it back, counted from their last poll; sometimes up to five minutes longer. After that,
@@ -171,8 +171,8 @@ class RoomSettings(BaseModel):
     recovery_window: Seconds | None = Field(default=None, ge=0, le=3600)
     """How long nobody is called after Redis has lost its data, so that visitors can first get their
     places back with their cookies. None: twice the longest poll interval near the head of the
-    queue, but at least 5 s; 65 s if all replicas restarted too. If it is shorter, some visitors
-    come back too late, because nginx caches verdicts for three seconds."""
+    queue, but at least 5 s; 65 s if all replicas restarted too. If the time is shorter, some
+    visitors come back too late, because nginx caches verdicts for three seconds."""
     bind_pass: Literal["none", "user_agent", "ip"] = "none"  # noqa: S105 - not a password
     """Which client may use a pass. `none`: any client that has it. `user_agent`: only the browser
     that it was issued to. `ip`: only the IP address that it was issued to, or its 64-bit IPv6
@@ -193,7 +193,7 @@ class RoomSettings(BaseModel):
     exempt_paths: Paths = None
     """Requests for these paths, and for all paths below them, pass and are not counted. Write at
     most 100 paths, without percent-encoding. An ambiguous path (`..`, `//`, `;`, `%2f`) is never
-    exempt. Works only with nginx, where a location without a room costs less."""
+    exempt. This works only with nginx, where a location without a room costs less."""
     exempt_header: bool = False
     """Whether requests pass uncounted if nginx sets `$waitroom_exempt`. Use it only with
     our nginx includes: any other proxy must remove `X-Waitroom-Exempt` from clients' requests."""
@@ -219,7 +219,7 @@ class RoomSettings(BaseModel):
     site_name: str | None = Field(default=None, min_length=1, max_length=80)
     """Your site's name on the waiting page. None: the name in `waiting.html`."""
     logo: SitePath | None = None
-    """The logo on the waiting page: a path on your site without a room, such as
+    """The logo on the waiting page: a path on your site outside all rooms, such as
     `/_waitroom/static/shop.svg`. Browsers load it from your own site only. None: `logo.svg`."""
     accent: ColourText | None = None
     """The colour of the progress bar and of the main button: any opaque CSS colour. Text on it is
@@ -229,14 +229,14 @@ class RoomSettings(BaseModel):
     """The colour of the page around the card, written like `accent`. Text on it is black or white.
     In dark mode, a dark shade of this colour is used. None: the colour in `waiting.css`."""
     font: Font | None = None
-    """The waiting page's font: font families that visitors have, such as `Inter, Helvetica Neue,
+    """The waiting page's font: fonts that visitors have installed, such as `Inter, Helvetica Neue,
     sans-serif`, or the path of a font file on your site. None: the font in `waiting.css`."""
     footer: Links = ()
     """Links at the bottom of the waiting page, at most 8. Links to websites open in a new tab, so
     that nobody leaves the queue. Empty: the links in `waiting.html`."""
     custom_css: StyleSheet | None = None
     """CSS rules for the waiting page, at most 10,000 characters. `url()` may load images and fonts
-    from your site. `@import`, other sites and backslashes outside quotes are not allowed."""
+    from your site. `@import`, URLs of other sites and backslashes outside quotes are forbidden."""
 
     # A rule about two fields is checked with the later one. A validator of the whole model runs
     # only if all fields are valid, so its problem would be reported after theirs are fixed.

@@ -76,7 +76,7 @@ class Settings(HistorySection):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     demo: bool = False
-    """Whether the demo's public secret and short tokens are accepted. Do not set it elsewhere."""
+    """Whether the demo's public secret and short tokens are accepted. Set it only for a demo."""
     store: Store = Field(default=MEMORY, repr=False)
     """The URL of Redis, which stores queues, sessions, leases and limits. All replicas need the
     same URL. `memory://` is for trials only: the data is in the memory of one process and is lost
@@ -86,7 +86,7 @@ class Settings(HistorySection):
     )
     """The keys for signing cookies, oldest first. The last key signs; signatures by any of the keys
     are accepted. A key has at least 32 characters, without commas or spaces: `openssl rand -hex 32`
-    creates one. Separate keys with commas or, in a file, with commas or line breaks."""
+    creates one. In a variable, separate keys with commas; in a file, with commas or line breaks."""
     grant_keys: Annotated[list[str], BeforeValidator(split_list)] = Field(default=[], repr=False)
     """The keys that sign grants, written like `secret_keys`. Empty: `secret_keys` sign grants. Set
     these keys if your own server creates grants: it must not have `secret_keys`, which also sign
@@ -105,9 +105,9 @@ class Settings(HistorySection):
     """The sources from which `operator_header` is trusted: IP addresses and networks of the proxy,
     and `unix` for a Unix socket. Any client at these sources can act as any operator."""
     operator_header_role: Role | None = None
-    """The role of an operator in `operator_header` who is not in `operators`. None: no access."""
+    """The role of operators in `operator_header` but not in `operators`. None: no access."""
     service_token: str = Field(default="", repr=False)
-    """The token with which your programs use the service API, `/v1/`, with at least 16 characters.
+    """The token, of at least 16 characters, with which your programs use the service API, `/v1/`.
     `admin_token` and `tokens` are accepted too. If all are empty, the API is off."""
     tokens: dict[Name, str] = Field(default={}, repr=False)
     """Further tokens for the service API, by name. A job belongs to the token that submitted it,

@@ -44,7 +44,7 @@ class AdaptiveSettings(BaseModel):
             return []
         warnings = {
             f"min: {self.min} leaves nothing to find below total_active_users = {cap}. Set min to "
-            "what the site surely bears, or raise total_active_users": self.min >= cap,
+            "what the site can certainly serve, or raise total_active_users": self.min >= cap,
             f"p90: few sites respond in {self.p90} s even without load, so the room would stay at "
             "min. Set it above the p90 of a quiet hour": (self.p90 or 1) < FASTEST_P90_S,
         }
