@@ -12,13 +12,13 @@ HEAD = """\
 # What visitors notice when a part fails
 
 This page shows what visitors notice when nginx, a replica or Redis fails. Use it to decide how many
-replicas and which Redis you need. What to do about a failure:
+replicas and which Redis you need. For what to do about a failure, see
 [operations](operations.md#when-something-is-wrong).
 
 `make faults` generates this page. It starts nginx, three replicas and a real Redis on one machine,
-breaks one thing at a time, and checks every response that the simulated visitors receive. They
-behave as browsers do. The sales with hidden tabs run on a simulated clock, without nginx. The
-details of each run are in [its report](../loadtest/reports/faults.md).
+breaks one thing at a time, and checks every response that the simulated visitors receive. These
+visitors behave like browsers. The sales with hidden tabs run on a simulated clock, without nginx.
+The details of each run are in [its report](../loadtest/reports/faults.md).
 
 Three settings differ from the defaults: `session_duration` is 30 s, so that sessions end within a
 run; `queueing_status_code` is 202, so that every 5xx is a failure; `shutdown_delay` is 0.5 s.
@@ -30,27 +30,26 @@ OUTAGES = """\
 ## Outages
 
 {waiting} visitors wait for a room with {cap} slots, all taken. Their pages poll as the waiting page
-does: after an error they retry within 2 to 60 s. In an outage of 60 s Redis hangs (SIGSTOP). In one
-of 150 s it stops and restarts, with its data (AOF) or without. The visitors inside have left when
-the outage ends, unless the row says that they stay. After the outage one newcomer arrives per
-second.
+does: after an error they retry within 2 to 60 s. In an outage of 60 s, Redis hangs (SIGSTOP). In
+one of 150 s, Redis stops and restarts, with its data (AOF) or without. The visitors inside have
+left when the outage ends, unless the row says that they stay. After the outage, one newcomer
+arrives per second.
 
 {table}
-* **overtaken by people behind (worst)**: the visitors in the queue before the outage who saw
-  somebody called who stood behind them, however briefly. In brackets: the most who overtook one
-  visitor.
-* **by newcomers**: the visitors in the queue who saw a newcomer called or admitted before them.
+* **overtaken by people behind (worst)**: visitors in the queue before the outage who saw somebody
+  behind them called first, however briefly. In brackets: the most who overtook one visitor.
+* **by newcomers**: visitors in the queue who saw a newcomer called or admitted before them.
 * **first call after**: seconds from the end of the outage, when Redis and all replicas answer, to
   the first call.
     * For 2 s no session ends, because replicas first report which visitors they kept inside.
     * If the visitors inside stay, no slot is free for about 15 s.
-    * If the data are lost, nobody is called before the visitors near the head of the queue could
-      return: two of their polls if a replica knows their interval, otherwise 60 s.
+    * If the data are lost, nobody is called until the visitors near the head of the queue have had
+      time to return: two polls if a replica knows their interval, otherwise 60 s.
 * **holds**: both counts are 0, somebody is called, the cap holds, nobody inside has to wait, and
   nobody loses a place.
 
-If the data are lost *and* all replicas are down, nothing knows the queue. A newcomer who arrives
-before the first returning visitor then finds a free room and enters.
+If the data are lost *and* all replicas are down, nothing remembers the queue. A newcomer who
+arrives before the first returning visitor then finds a free room and enters.
 """
 
 WORDS = """\
@@ -58,15 +57,15 @@ WORDS = """\
 * **failures**: responses that did not arrive within 5 seconds, and unexpected statuses. Two kinds
   of 503 are expected: the waiting page while no replica runs; and, while Redis is unavailable, the
   response to a visitor without a cookie who wants a place, or to one who wants to leave.
-* **places lost**: a visitor in the queue got another place or none, or a visitor inside had to
-  wait.
-* **inversions**: visitors who were overtaken: somebody who joined later was called more than one
-  refresh earlier. A visitor whom a replica admits while Redis is unavailable does not count as
-  called.
+* **places lost**: visitors in the queue who got another place or none, and visitors inside who had
+  to wait.
+* **inversions**: visitors who were overtaken by somebody who joined later and was called more than
+  one refresh interval earlier. A visitor whom a replica admits while Redis is unavailable does not
+  count as called.
 * **peak/cap**: the most visitors inside at once, by the site's own log. The number of sessions that
   the ops listener reports must not exceed the cap either.
-* **recovered**: seconds from the end of the fault until the last visitor saw an error, no place, or
-  a paused queue. 0 means that nobody noticed anything after the fault.
+* **recovered**: seconds from the end of the fault until a visitor last saw an error, no place, or a
+  paused queue. 0 means that nobody noticed anything after the fault.
 """
 
 CUT_OFF = """\
@@ -75,9 +74,9 @@ CUT_OFF = """\
 If one replica cannot reach Redis and the others can, it does not know which slots the others give
 away. Waitroom promises:
 
-* **Visitors inside stay inside**, whichever replica answers them, also after the replica
-  reconnects. Redis then makes a session of each pass that the replica gave or renewed, even if no
-  slot is free.
+* **Visitors inside stay inside**, whichever replica answers them, even after the replica
+  reconnects. Redis then creates a session for each pass that the replica gave or renewed, even if
+  no slot is free.
 * **Visitors in the queue keep their places.** The replica answers that entry is paused, and its
   ticket makes nginx use another replica.
 * **The cap may be exceeded**, by at most the sum of:
@@ -85,11 +84,11 @@ away. Waitroom promises:
       the replica's share of the slots that were free when it last reached Redis: three, for 10 free
       slots and three replicas. With `"wait"` it is none; with `"admit"` there is no bound.
     * the visitors inside whose requests all went to this replica for a whole `session_duration`, so
-      that Redis gave their slots away. They are few, because nginx asks the replicas in turn.
+      that Redis gave their slots away. These are few, because nginx asks the replicas in turn.
 * **You can see it.** `waitroom_store_away` is 1 at this replica only. When Redis learns of these
   visitors, `waitroom_over_cap_total` counts each session without a slot, and the alert
   `WaitroomLetInAboveCap` fires. Nobody is called until the room is below its cap.
-* **The replica learns of changes late.** It takes a release or a changed setting when it
+* **The replica learns of changes late.** It applies a release or a changed setting when it
   reconnects. Until then it accepts a released pass; Redis ends that session with the next request.
 
 If the cap matters more than newcomers, set `on_store_failure = "wait"`.
