@@ -2,7 +2,6 @@
 command while holding it."""
 
 from typing import Any
-from urllib.parse import urlencode
 
 import click
 
@@ -14,6 +13,7 @@ from sidecar.cli.replica_client import ANY_TEXT, ReplicaGroup, ReplicaOptions, p
 
 #: How often to try again to reach a replica that does not answer.
 RUN_RETRIES = 3
+_LEASES = "/v1/leases"
 
 
 @click.group(cls=ReplicaGroup)
@@ -49,8 +49,8 @@ def list_leases(client: Client, template: str | None, find: str) -> Any:
     if template is None:
         if find:
             raise click.UsageError("--find is for the resources of a TEMPLATE")
-        return client.request("GET", "/v1/leases")
-    return read_pages(client, _build_path(template), "resources", find=find)
+        return client.request("GET", _LEASES)
+    return read_pages(client, build_api_path(_LEASES, template), "resources", find=find)
 
 
 def _print_queue(document: dict[str, Any]) -> None:
@@ -71,7 +71,7 @@ def _print_queue(document: dict[str, Any]) -> None:
 @leases.reply_command(_print_queue, "template", "resource", context_settings=ANY_TEXT)
 def show(client: Client, template: str, resource: str) -> Any:
     """Show who holds a resource and who waits for it."""
-    return read_pages(client, f"{_build_path(template, resource)}/queue", "queue")
+    return read_pages(client, build_api_path(_LEASES, template, resource, "queue"), "queue")
 
 
 @leases.command(context_settings=ANY_TEXT)
@@ -86,14 +86,13 @@ def release(client: Client, template: str, resource: str, holder: str | None) ->
 
     if not RESOURCE.match(resource):
         raise click.UsageError(f"{resource}: that is no resource's name")
+    path = build_api_path(_LEASES, template, resource)
     holders = [holder] if holder is not None else []
     if holder is None:
-        page = client.request(
-            "GET", f"{_build_path(template, resource)}/queue", query={"limit": "1"}
-        )
+        page = client.request("GET", f"{path}/queue", query={"limit": "1"})
         holders = list(dict.fromkeys(entry["holder"] for entry in page["holders"]))
     for name in holders:
-        reply = client.request("DELETE", _build_path(template, resource, holder=name))
+        reply = client.request("DELETE", path, query={"holder": name})
         outcome = "released" if reply["released"] else f"neither held {resource} nor waited"
         click.echo(f"{name} {outcome}")
     if holder is None:
@@ -146,8 +145,3 @@ def _format_holders(holders: list[dict[str, Any]]) -> str:
         until = "until" if holder["fence"] else "is called, and has until"
         texts.append(f"{holder['holder']} {until} {holder['expires_at']}")
     return ", ".join(texts) or "nobody"
-
-
-def _build_path(template: str, *names: str, **query: str) -> str:
-    path = build_api_path("/v1/leases", template, *names)
-    return f"{path}?{urlencode(query)}" if query else path
