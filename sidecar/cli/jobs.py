@@ -31,10 +31,8 @@ EVERY = click.option(
 OTHER_ANSWER = "completed, no 2xx"
 STYLES = {
     "completed": "green",
-    OTHER_ANSWER: "yellow",
-    "failed": "red",
-    "expired": "red",
-    "cancelled": "yellow",
+    **dict.fromkeys((OTHER_ANSWER, "cancelled"), "yellow"),
+    **dict.fromkeys(("failed", "expired"), "red"),
 }
 
 

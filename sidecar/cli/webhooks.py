@@ -18,20 +18,12 @@ if TYPE_CHECKING:
     from sidecar.kit.http_post import PostResult
 
 STYLES = {
-    "taken": "green",
-    "not taken": "red",
-    "delivered": "green",
-    "failed": "red",
-    "delivers": "green",
+    **dict.fromkeys(("taken", "delivered", "delivers"), "green"),
+    **dict.fromkeys(("not taken", "failed"), "red"),
     "retrying": "yellow",
 }
-STATES = {
-    "unused": "nothing sent",
-    "delivers": "delivers",
-    "waiting": "waiting",
-    "retrying": "retrying",
-    "failing": "not delivered",
-}
+#: The states of webhooks that a table calls otherwise.
+STATES = {"unused": "nothing sent", "failing": "not delivered"}
 _WEBHOOKS = "/admin/webhooks"
 
 
@@ -46,8 +38,8 @@ def _print_webhooks(document: dict[str, Any]) -> None:
     for webhook in document["webhooks"]:
         last = webhook["last"]
         event = f"{last['event']} {last['state']}" if last else "-"
-        # A replica of 0.1.0 sends no state.
-        state = STATES.get(webhook.get("state"), "-")
+        state = webhook.get("state", "-")  # a replica of 0.1.0 sends no state
+        state = STATES.get(state, state)
         if since := webhook.get("failing_since"):
             state += f" since {format_time(datetime.fromisoformat(since))}"
             styles[state] = "red"
