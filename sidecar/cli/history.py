@@ -13,15 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from sidecar.cli.config import CONFIG, load_settings
-from sidecar.cli.output import (
-    JSON,
-    Unreachable,
-    combine,
-    fail,
-    print_acts,
-    print_json,
-    print_result,
-)
+from sidecar.cli.output import JSON, Unreachable, fail, print_acts, print_json, print_result
 from sidecar.cli.replica_client import ReplicaOptions, SettingsGroup
 from sidecar.kit.errors import DatabaseError, DatabaseUnavailableError, InputError
 from sidecar.kit.extras import require
@@ -36,16 +28,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _FROM_HELP = "The start of the period: 2026-11-27T18:00Z, or 24h for 24 hours ago (the default)."
-_PERIOD = combine(
-    click.option("--from", "start", metavar="TIME", help=_FROM_HELP),
-    click.option("--to", "end", metavar="TIME", help="The end of the period (default: now)."),
-)
+_FROM = click.option("--from", "start", metavar="TIME", help=_FROM_HELP)
+_TO = click.option("--to", "end", metavar="TIME", help="The end of the period (default: now).")
 
 
 @click.command()
 @CONFIG
 @click.argument("room")
-@_PERIOD
+@_FROM
+@_TO
 @click.option(
     "--format",
     "output_format",
@@ -104,7 +95,8 @@ def visitor(options: ReplicaOptions, room: str, visitor: str) -> Any:
 
 @history.command()
 @click.argument("room")
-@_PERIOD
+@_FROM
+@_TO
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object per line instead of CSV."
 )
@@ -137,7 +129,8 @@ def _print_changes(document: dict[str, Any]) -> None:
 
 @history.command()
 @click.argument("room")
-@_PERIOD
+@_FROM
+@_TO
 @click.option("--limit", default=1000, show_default=True, type=click.IntRange(1))
 @print_result(_print_changes)
 @click.pass_obj

@@ -125,9 +125,8 @@ def _fetch_draw(url: str) -> "SavedDraw":
                 if draw.secret is None or draw.count is not None:
                     break
                 time.sleep(1)
-            if draw.secret is None:
-                return SavedDraw(draw=draw, places=[])
-            return SavedDraw(draw=draw, places=_fetch_places(client, url, draw))
+            places = [] if draw.secret is None else _fetch_places(client, url, draw)
+            return SavedDraw(draw=draw, places=places)
     except httpx2.TimeoutException:
         raise Unreachable(f"{url}: no answer in time") from None
     except httpx2.TransportError as error:

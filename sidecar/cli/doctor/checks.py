@@ -427,7 +427,10 @@ def check_clocks(visit: Visit) -> Iterator[Finding]:
         times["nginx"] = parsedate_to_datetime(str(date))
     with contextlib.suppress(ValueError):
         times["the store (Redis)"] = datetime.fromisoformat(str(updated_at))
-    offsets = {name: _to_timestamp_s(time) - visit.poll.at_s for name, time in times.items()}
+    offsets = {
+        name: time.replace(tzinfo=time.tzinfo or UTC).timestamp() - visit.poll.at_s
+        for name, time in times.items()
+    }
     wrong = {name: s for name, s in offsets.items() if abs(s) > CLOCK_TOLERANCE_S}
     if offsets and not wrong:
         yield get_finding("clocks")
@@ -436,10 +439,6 @@ def check_clocks(visit: Visit) -> Iterator[Finding]:
     else:
         for name, offset_s in wrong.items():
             yield get_finding("clock", name=name, by=_format_offset(offset_s))
-
-
-def _to_timestamp_s(time: datetime) -> float:
-    return time.replace(tzinfo=time.tzinfo or UTC).timestamp()
 
 
 def _format_offset(seconds: float) -> str:
