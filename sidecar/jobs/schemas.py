@@ -350,17 +350,9 @@ class JobFilter(BaseModel):
     def to_query(self, owner: str | None, **more: Any) -> JobQuery:
         """Return the search by this filter. It finds only jobs of `owner`, unless that is None.
         `more` has further fields of JobQuery. Raises InputError."""
-        problems, now_ms = [], round(time.time() * 1000)
-        times: dict[str, int] = {}
-        for name, text in (("from", self.from_), ("to", self.to)):
-            try:
-                times |= {name: read_past(text, now_ms)} if text else {}
-            except ValueError as error:
-                problems.append(f"{name}: {error}")
         if owner is not None and self.owner not in {None, owner}:
-            problems.append(f"owner: the token {owner} sees only its own jobs")
-        if problems:
-            raise InputError(problems)
+            raise InputError([f"owner: the token {owner} sees only its own jobs"])
+        now_ms = round(time.time() * 1000)
         low = int((self.status or "0").replace("x", "0"))
         return JobQuery(
             owner=owner or self.owner,
@@ -368,8 +360,8 @@ class JobFilter(BaseModel):
             states=frozenset({self.state} if self.state else ()),
             statuses=(low, low + 99 if "x" in (self.status or "") else low) if low else None,
             id=self.id or "",
-            from_ms=times.get("from"),
-            to_ms=times.get("to"),
+            from_ms=read_past(self.from_, now_ms) if self.from_ else None,
+            to_ms=read_past(self.to, now_ms) if self.to else None,
             **more,
         )
 
@@ -395,6 +387,8 @@ class FailedJobs(JobFilter, Parameters):
 
 class FailureReason(Reply):
     """A reason for which jobs failed."""
+
+    model_config = ConfigDict(from_attributes=True)
 
     status: int | None
     """The HTTP status of the last response. null: there was no response."""

@@ -113,8 +113,8 @@ async def list_failure_reasons(request: web.Request, params: FailedJobs) -> Fail
     """
     query = params.to_query(_get_visible_owner(request))
     groups = await request.app[JOBS].store.search.group_failed(query)
-    reasons = [FailureReason.model_validate(group._asdict()) for group in groups]
-    return FailureReasons(reasons=reasons, jobs=sum(group.jobs for group in groups))
+    reasons = [FailureReason.model_validate(group) for group in groups]
+    return FailureReasons(reasons=reasons, jobs=sum(reason.jobs for reason in reasons))
 
 
 @ENDPOINTS.post(

@@ -5,11 +5,12 @@ from dataclasses import replace
 from functools import cached_property, partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
+    Row,
     and_,
     case,
     delete,
@@ -68,16 +69,6 @@ MAX_COUNTED = 10_000
 MAX_GROUPED, MAX_GROUPS = 1000, 50
 
 _NEWEST = (jobs.c.created_ms.desc(), jobs.c.id.desc())
-
-
-class FailedGroup(NamedTuple):
-    """Jobs that failed with the same error and status. Without a response, `status` is None."""
-
-    status: int | None
-    error: str
-    jobs: int
-    #: When the last of them ended.
-    last_ms: int
 
 
 class JobRepository:
@@ -202,25 +193,14 @@ class JobRepository:
                 _jobs_in_states_expr(State.COMPLETED),
                 _jobs_in_states_expr(State.FAILED),
                 _jobs_in_states_expr(State.CANCELLED, State.EXPIRED),
-                func.count(jobs.c.started_ms),
-                func.sum(jobs.c.started_ms - jobs.c.created_ms),
-                func.sum(jobs.c.ended_ms - jobs.c.started_ms),
+                func.avg(jobs.c.started_ms - jobs.c.created_ms),
+                func.avg(jobs.c.ended_ms - jobs.c.started_ms),
             )
             .where(jobs.c.target == target, jobs.c.ended_ms >= since_ms, jobs.c.ended_ms < until_ms)
             .group_by(begins)
         )
         rows = sorted(await self._transactions.read(query), key=lambda row: row.at_ms)
-        return [
-            EndedJobs(
-                int(at_ms),
-                int(completed),
-                int(failed),
-                int(other),
-                _compute_mean(wait_ms, started),
-                _compute_mean(duration_ms, started),
-            )
-            for at_ms, completed, failed, other, started, wait_ms, duration_ms in rows
-        ]
+        return [EndedJobs(*map(_to_int, row)) for row in rows]
 
     # Changing ---------------------------------------------------------------------------------
 
@@ -275,9 +255,10 @@ def _jobs_in_states_expr(*states: State) -> Any:
     return func.sum(case((jobs.c.state.in_(states), 1), else_=0))
 
 
-def _compute_mean(total: Any, count: int) -> int | None:
-    """Return the mean, or 0 if it is negative because the clocks of two processes differ."""
-    return max(0, round(total / count)) if count else None
+def _to_int(value: Any) -> Any:
+    """Round a number of the database, unless it is None. A mean below 0 is 0: it comes from the
+    clocks of two processes."""
+    return None if value is None else max(0, round(value))
 
 
 class JobSearch:
@@ -292,11 +273,7 @@ class JobSearch:
         """Return a page of jobs without bodies, and the next page's `after`, or None. A
         search that has to scan may return less than its limit, or nothing, before the last."""
         end = await self._find_scan_end(query)
-        conditions = [
-            *_make_indexed_conditions(query),
-            *_make_other_conditions(query),
-            *_make_end_conditions(end),
-        ]
+        conditions = _make_conditions(query, end)
         # The subquery reads only the index. Otherwise MariaDB would read all rows of earlier pages.
         ids = select(jobs.c.id).where(*conditions).order_by(*_NEWEST).limit(query.limit).subquery()
         rows = await self._transactions.read(
@@ -310,39 +287,34 @@ class JobSearch:
     async def count(self, query: JobQuery) -> tuple[int, tuple[int, str] | None]:
         """Count jobs: at most MAX_COUNTED, or only those among SCAN_LIMIT jobs if the search has to
         scan. Return the number, and the `after` of the next count, or None if no jobs are left."""
-        conditions = [*_make_indexed_conditions(query), *_make_other_conditions(query)]
-        end = await self._find_scan_end(query)
-        if not query.needs_scan:
-            end = await self._find_nth(conditions, MAX_COUNTED)
+        if query.needs_scan:
+            end = await self._find_scan_end(query)
+        else:
+            end = await self._find_nth(_make_conditions(query), MAX_COUNTED)
         [row] = await self._transactions.read(
-            select(func.count()).select_from(jobs).where(*conditions, *_make_end_conditions(end))
+            select(func.count()).select_from(jobs).where(*_make_conditions(query, end))
         )
         return int(row[0]), end
 
-    async def group_failed(self, query: JobQuery) -> list[FailedGroup]:
+    async def group_failed(self, query: JobQuery) -> list[Row[Any]]:
         """Group the failed jobs of a search, the newest MAX_GROUPED at most, by their last status
-        and error. The largest groups come first, MAX_GROUPS at most."""
+        and error. Return what a FailureReason has (schemas.py) of the MAX_GROUPS largest groups."""
         query = replace(query, states=frozenset({State.FAILED}))
-        conditions = [
-            *_make_indexed_conditions(query),
-            *_make_other_conditions(query),
-            *_make_end_conditions(await self._find_scan_end(query)),
-        ]
+        end = await self._find_scan_end(query)
         newest = (
             select(jobs.c.status, jobs.c.error, jobs.c.ended_ms)
-            .where(*conditions)
+            .where(*_make_conditions(query, end))
             .order_by(*_NEWEST)
             .limit(MAX_GROUPED)
             .subquery()
         )
-        count, last_ms = func.count().label("jobs"), func.max(newest.c.ended_ms)
-        rows = await self._transactions.read(
+        count, last_ms = func.count().label("jobs"), func.max(newest.c.ended_ms).label("last_ms")
+        return await self._transactions.read(
             select(newest.c.status, newest.c.error, count, last_ms)
             .group_by(newest.c.status, newest.c.error)
             .order_by(count.desc(), last_ms.desc())
             .limit(MAX_GROUPS)
         )
-        return [FailedGroup(*row) for row in rows]
 
     async def _find_scan_end(self, query: JobQuery) -> tuple[int, str] | None:
         """Return (created_ms, id) of the last job that a search without an index may read. None if
@@ -387,8 +359,11 @@ def _make_indexed_conditions(query: JobQuery) -> list[ColumnElement[bool]]:
     return conditions
 
 
-def _make_other_conditions(query: JobQuery) -> list[ColumnElement[bool]]:
-    conditions: list[ColumnElement[bool]] = []
+def _make_conditions(
+    query: JobQuery, end: tuple[int, str] | None = None
+) -> list[ColumnElement[bool]]:
+    """Return all conditions of a search that reads no job after `end`, its (created_ms, id)."""
+    conditions = _make_indexed_conditions(query)
     if query.states:
         conditions.append(jobs.c.state.in_(sorted(query.states)))
     if query.statuses is not None:
@@ -396,11 +371,7 @@ def _make_other_conditions(query: JobQuery) -> list[ColumnElement[bool]]:
     if 0 < len(query.id) < ID_LENGTH:
         # Not LIKE, because SQLite ignores the case of its operands.
         conditions.append(func.substr(jobs.c.id, 1, len(query.id)) == query.id)
+    if end is not None:
+        ms, last = end
+        conditions += [jobs.c.created_ms >= ms, or_(jobs.c.created_ms > ms, jobs.c.id >= last)]
     return conditions
-
-
-def _make_end_conditions(end: tuple[int, str] | None) -> list[ColumnElement[bool]]:
-    if end is None:
-        return []
-    ms, last = end
-    return [jobs.c.created_ms >= ms, or_(jobs.c.created_ms > ms, jobs.c.id >= last)]
