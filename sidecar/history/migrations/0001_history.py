@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from alembic import context, op
 from sqlalchemy.dialects import mysql
 
-from sidecar.storage.sql.database import UnversionedError
+from sidecar.storage.sql.database import drop_empty_tables
 
 revision = "0001"
 down_revision = None
@@ -24,14 +24,7 @@ TABLES = {
 
 
 def upgrade() -> None:
-    # Drop empty tables first: MariaDB and MySQL keep those of a migration that was killed.
-    connection = op.get_bind()
-    existing = set(sa.inspect(connection).get_table_names()) & TABLES
-    for name in existing:
-        if connection.execute(sa.select(1).select_from(sa.table(name)).limit(1)).first():
-            raise UnversionedError(f"{name} is there and has rows, but nothing says its revision")
-    for name in existing:
-        op.drop_table(name)
+    drop_empty_tables(op.get_bind(), TABLES)
     partitions = context.config.attributes["partitions"]
     for suffix in ("", "_archive"):
         count = 1 if suffix else partitions

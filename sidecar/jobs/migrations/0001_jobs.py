@@ -1,13 +1,11 @@
 """Creates the tables of jobs, of response bodies, and of targets that were changed at run time. The
 columns are repeated here as of this revision, because jobs/store/tables.py may change later."""
 
-from typing import Any
-
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
 
-from sidecar.storage.sql.database import UnversionedError
+from sidecar.storage.sql.database import drop_empty_tables
 
 revision = "0001"
 down_revision = None
@@ -26,40 +24,9 @@ INDEXES = {
 
 
 def upgrade() -> None:
-    # Drop empty tables first: MariaDB and MySQL keep those of a migration that was killed.
-    connection = op.get_bind()
-    existing = set(sa.inspect(connection).get_table_names()) & TABLES
-    for name in existing:
-        if connection.execute(sa.select(1).select_from(sa.table(name)).limit(1)).first():
-            raise UnversionedError(f"{name} is there and has rows, but nothing says its revision")
-    for name in existing:
-        op.drop_table(name)
-    op.create_table("waitroom_jobs", *_jobs(), sa.PrimaryKeyConstraint("id"))
-    for name, columns in INDEXES.items():
-        op.create_index(f"ix_waitroom_jobs_{name}", "waitroom_jobs", columns)
-    key = ["owner", "idempotency_key"]
-    op.create_index("ux_waitroom_jobs_key", "waitroom_jobs", key, unique=True)
+    drop_empty_tables(op.get_bind(), TABLES)
     op.create_table(
-        "waitroom_job_chunks", *_chunks(), sa.PrimaryKeyConstraint("job", "fence", "number")
-    )
-    op.create_table("waitroom_targets", *_targets(), sa.PrimaryKeyConstraint("name"))
-
-
-def _word(length: int) -> sa.String:
-    binary = mysql.VARCHAR(length, charset="ascii", collation="ascii_bin")
-    return sa.String(length).with_variant(binary, "mysql", "mariadb")
-
-
-def _text() -> sa.Text:
-    return sa.Text().with_variant(mysql.MEDIUMTEXT(charset="utf8mb4"), "mysql", "mariadb")
-
-
-def _octets() -> sa.LargeBinary:
-    return sa.LargeBinary().with_variant(mysql.MEDIUMBLOB(), "mysql", "mariadb")
-
-
-def _jobs() -> list[sa.Column[Any]]:
-    return [
+        "waitroom_jobs",
         sa.Column("id", _word(22), nullable=False),
         sa.Column("owner", _word(48), nullable=False),
         sa.Column("target", _word(48), nullable=False),
@@ -91,21 +58,37 @@ def _jobs() -> list[sa.Column[Any]]:
         sa.Column("callback_ms", BIG),
         sa.Column("callback_tries", sa.Integer, nullable=False),
         sa.Column("body", _octets(), nullable=False),
-    ]
-
-
-def _chunks() -> list[sa.Column[Any]]:
-    return [
+        sa.PrimaryKeyConstraint("id"),
+    )
+    for name, columns in INDEXES.items():
+        op.create_index(f"ix_waitroom_jobs_{name}", "waitroom_jobs", columns)
+    key = ["owner", "idempotency_key"]
+    op.create_index("ux_waitroom_jobs_key", "waitroom_jobs", key, unique=True)
+    op.create_table(
+        "waitroom_job_chunks",
         sa.Column("job", _word(22), nullable=False),
         sa.Column("fence", BIG, nullable=False, autoincrement=False),
         sa.Column("number", sa.Integer, nullable=False, autoincrement=False),
         sa.Column("data", _octets(), nullable=False),
-    ]
-
-
-def _targets() -> list[sa.Column[Any]]:
-    return [
+        sa.PrimaryKeyConstraint("job", "fence", "number"),
+    )
+    op.create_table(
+        "waitroom_targets",
         sa.Column("name", _word(48), nullable=False),
         sa.Column("settings", _text(), nullable=False),
         sa.Column("changed_ms", BIG, nullable=False),
-    ]
+        sa.PrimaryKeyConstraint("name"),
+    )
+
+
+def _word(length: int) -> sa.String:
+    binary = mysql.VARCHAR(length, charset="ascii", collation="ascii_bin")
+    return sa.String(length).with_variant(binary, "mysql", "mariadb")
+
+
+def _text() -> sa.Text:
+    return sa.Text().with_variant(mysql.MEDIUMTEXT(charset="utf8mb4"), "mysql", "mariadb")
+
+
+def _octets() -> sa.LargeBinary:
+    return sa.LargeBinary().with_variant(mysql.MEDIUMBLOB(), "mysql", "mariadb")

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import event, make_url, select, text
+from sqlalchemy import MetaData, Table, event, inspect, make_url, select, table, text
 from sqlalchemy.engine import URL, Connection, ExceptionContext
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
+from sqlalchemy.schema import DropTable
 
 from sidecar.kit.errors import (
     DatabaseError,
@@ -257,6 +258,17 @@ async def migrate(
     except UnversionedError as error:
         raise DatabaseError(str(error)) from error
     return before, tables.revision
+
+
+def drop_empty_tables(connection: Connection, names: set[str]) -> None:
+    """Drop the tables of a first migration that was killed: MariaDB and MySQL keep them. Raises
+    UnversionedError if one has rows."""
+    existing = names.intersection(inspect(connection).get_table_names())
+    for name in existing:
+        if connection.execute(select(1).select_from(table(name)).limit(1)).first():
+            raise UnversionedError(f"{name} is there and has rows, but nothing says its revision")
+    for name in existing:
+        connection.execute(DropTable(Table(name, MetaData())))
 
 
 def _upgrade(connection: Connection, tables: Tables, partitions: int) -> None:
