@@ -5,7 +5,7 @@ import asyncio
 import base64
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -62,7 +62,7 @@ from sidecar.jobs.schemas import (
     format_after,
     parse_after,
 )
-from sidecar.jobs.service import JOBS, Jobs, JobView
+from sidecar.jobs.service import JOBS, JobView
 from sidecar.jobs.targets import Target
 from sidecar.kit.did_you_mean import did_you_mean
 from sidecar.kit.errors import DatabaseError, InputError, UnknownNameError
@@ -200,28 +200,25 @@ async def _change_jobs(
         if body.dry_run:
             return ChangedJobs(changed=len(set(body.ids)), skipped=[], next=None)
         positions, next_position = [(0, id_) for id_ in dict.fromkeys(body.ids)], None
-    changed, skipped, until_s = 0, list[SkippedJob](), time.monotonic() + BULK_TIME_LIMIT_S
-    last = None
-    for position in positions:
-        if last is not None and time.monotonic() > until_s:
+    changed, reasons, until_s = 0, dict[str, str](), time.monotonic() + BULK_TIME_LIMIT_S
+    for index, (_, id_) in enumerate(positions):
+        if index and time.monotonic() > until_s:
             if body.ids is None:
-                next_position = last
+                next_position = positions[index - 1]
                 break
-            skipped.append(
-                SkippedJob(id=position[1], reason="There was no time left: send it again.")
-            )
+            reasons[id_] = "There was no time left: send it again."
             continue
-        last = position
         try:
-            await change(position[1], owner)
+            await change(id_, owner)
         except JobError as error:
-            skipped.append(SkippedJob(id=position[1], reason=str(error)))
+            reasons[id_] = str(error)
         except UnknownNameError:
-            skipped.append(SkippedJob(id=position[1], reason="The job is unknown."))
+            reasons[id_] = "The job is unknown."
         else:
             changed += 1
     event = "jobs_retried" if states is ENDED else "jobs_cancelled"
-    log.info(event, changed=changed, skipped=len(skipped), by=owner or find_logged_name(request))
+    log.info(event, changed=changed, skipped=len(reasons), by=owner or find_logged_name(request))
+    skipped = [SkippedJob(id=id_, reason=reason) for id_, reason in reasons.items()]
     return ChangedJobs(changed=changed, skipped=skipped, next=format_after(next_position))
 
 
@@ -247,13 +244,7 @@ async def wait_for_jobs(
     views = await polls.find_awaited([rows[id_] for id_ in ids])
     if params.wait and not views:
         views = await polls.wait_for_any(request, ids, params.wait)
-    views = views[:MAX_RESULTS]
-    documents = [_make_document(view, await _read_small_body(jobs, view.job)) for view in views]
-    if not is_gone(request):
-        for view in views:
-            if view.job.has_response and view.job.result_size <= MAX_INLINE_BYTES:
-                await _mark_read(request, view.job)
-    return JobResults(jobs=documents)
+    return JobResults(jobs=await _make_documents(request, views[:MAX_RESULTS]))
 
 
 # One job ------------------------------------------------------------------------------------------
@@ -319,18 +310,15 @@ async def list_jobs(request: web.Request, page: JobsPage) -> JobList:
     return JobList(jobs=documents, next=format_after(next_after))
 
 
-@ENDPOINTS.get(_JOB, _READS, replies={200: (JobDocument, "The job.")}, problems=(UNKNOWN_JOB,))
-async def look_at_job(request: web.Request, params: FindJob) -> web.Response:
+@ENDPOINTS.get(_JOB, _READS, replies={200: "The job."}, problems=(UNKNOWN_JOB,))
+async def look_at_job(request: web.Request, params: FindJob) -> JobDocument:
     """Get a job and its result."""
     jobs = request.app[JOBS]
     [view] = await jobs.view([await jobs.find(params.id, _get_visible_owner(request))])
     if params.wait and view.state not in AWAITED_STATES:
         view = await request.app[JOB_POLLS].wait(request, view, params.wait)
-    body = await _read_small_body(jobs, view.job)
-    response = _make_document(view, body).response()
-    if body is not None and not is_gone(request):
-        await _mark_read(request, view.job)
-    return response
+    [document] = await _make_documents(request, [view])
+    return document
 
 
 @ENDPOINTS.get(
@@ -443,17 +431,26 @@ async def _mark_read(request: web.Request, job: Job) -> None:
         await request.app[JOBS].mark_read(job)
 
 
-async def _read_small_body(jobs: Jobs, job: Job) -> bytes | None:
-    """Return the body of a job's result, or None if there is none or it is too large for JSON."""
-    if not job.has_response or job.result_size > MAX_INLINE_BYTES:
-        return None
-    return b"".join([part async for part in jobs.store.jobs.read_body(job.id)])
-
-
 def _get_visible_owner(request: web.Request) -> str | None:
     """Return the owner whose jobs the request may see. None for all jobs."""
     owner = owner_of(request)
     return None if owner.is_operator else owner.name
+
+
+async def _make_documents(request: web.Request, views: Sequence[JobView]) -> list[JobDocument]:
+    """Return jobs' documents with the bodies that are not too large for JSON. Record that these
+    were read, unless the client is gone."""
+    jobs, documents, read = request.app[JOBS], list[JobDocument](), list[Job]()
+    for view in views:
+        body = None
+        if view.job.has_response and view.job.result_size <= MAX_INLINE_BYTES:
+            body = b"".join([part async for part in jobs.store.jobs.read_body(view.job.id)])
+            read.append(view.job)
+        documents.append(_make_document(view, body))
+    if not is_gone(request):
+        for job in read:
+            await _mark_read(request, job)
+    return documents
 
 
 def _make_document(view: JobView, body: bytes | None = None) -> JobDocument:
