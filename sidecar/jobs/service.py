@@ -119,7 +119,9 @@ class Jobs:
         spender = hashlib.sha256(f"{owner} {key}".encode()).hexdigest() if key else id_
         try:
             if grant and grant.id:
-                await _spend_grant(target, grant, spender)
+                until_ms = grant.expires_s * 1000
+                if not await target.store.spend_grant(grant.id, spender, until_ms):
+                    raise GrantNeededError("The grant was used for another job.")  # noqa: TRY301
             written = await self.store.jobs.insert(job)
         except BaseException:
             with contextlib.suppress(StoreError):  # a reservation expires by itself
@@ -372,12 +374,6 @@ def _read_grant(new: NewJob, target: Target, now_ms: int) -> Grant | None:
         names = ", ".join(target.settings.classes) or "none"
         raise GrantNeededError(f"{target.name} has no class {grant.class_name} (it has: {names}).")
     return grant
-
-
-async def _spend_grant(target: Target, grant: Grant, spender: str) -> None:
-    """Spend a single-use grant. Raises GrantNeededError if another job has used it."""
-    if not await target.store.spend_grant(grant.id, spender, grant.expires_s * 1000):
-        raise GrantNeededError("The grant was used for another job.")
 
 
 def _make_view(job: Job, target: Target, queue: QueueState, place: QueuePlace) -> JobView:
