@@ -285,7 +285,7 @@ class Target:
             active.word, active.began = "u", self.now
             active.ends = self.now + round(settings.timeout * S)
             return "ok"
-        return "gone" if self.ready is not None else None
+        return "over" if self.ready is not None else None
 
     def done(self, job, fence) -> bool | None:
         """End the call of an online job. Return None if the queue was lost, so that Redis does not

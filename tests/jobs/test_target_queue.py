@@ -612,8 +612,8 @@ async def test_a_permit_is_good_once(make, clock):
     await add(store, "A", "b", online="A")
     [claim] = (await store.claim(0, values)).claims
     clock.now += 5 * S - 1
-    assert await store.use_permit("A", claim.fence - 1, values) == "gone"
-    assert await store.use_permit("b", claim.fence, values) == "gone"
+    assert await store.use_permit("A", claim.fence - 1, values) == "over"
+    assert await store.use_permit("b", claim.fence, values) == "over"
     assert await store.use_permit("A", claim.fence, values, "request 1") == "ok"
     assert await store.use_permit("A", claim.fence, values, "request 2") == "used"
     assert await store.use_permit("A", claim.fence, values, "request 1") == "ok"
@@ -624,7 +624,7 @@ async def test_a_permit_is_good_once(make, clock):
     ]
     assert await store.end_call("A", claim.fence)
     assert not await store.end_call("A", claim.fence)
-    assert await store.use_permit("A", claim.fence, values) == "gone"
+    assert await store.use_permit("A", claim.fence, values) == "over"
     assert await store.read_timed_out() == []
 
 
@@ -636,7 +636,7 @@ async def test_permits_end_by_themselves(make, clock):
     claims = (await store.claim(0, values)).claims
     await store.use_permit("B", claims[1].fence, values)
     clock.now += 5 * S
-    assert await store.use_permit("A", claims[0].fence, values) == "gone"
+    assert await store.use_permit("A", claims[0].fence, values) == "over"
     clock.now += 60 * S
     assert await call(store) == []
     ended = await store.read_timed_out()

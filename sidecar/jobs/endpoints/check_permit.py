@@ -18,8 +18,6 @@ from sidecar.jobs.targets import Target
 from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.tasks import Background
 
-#: The reason of a refusal, by the result of use_permit().
-_REASONS = {"used": "used", "gone": "over"}
 #: How long a stopping replica waits for writes to the database, in seconds.
 _DRAIN_S = 2.0
 
@@ -92,7 +90,7 @@ async def check_permit(request: web.Request) -> web.Response:
         log.debug("store_away", target=name, error=str(error))
         return _respond(request, 403, "permit-away", {"Retry-After": str(STORE_RETRY_S)})
     if use != "ok":
-        return _refuse(request, _REASONS[use])
+        return _refuse(request, use)
     request.app[_WRITES].start(_record_use(jobs, target, permit))
     return _respond(request, 204, "admitted", {"X-Waitroom-Job": permit.job})
 

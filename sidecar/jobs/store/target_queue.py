@@ -30,10 +30,10 @@ RESERVED_S = 30
 BATCH_LIMIT = 128
 
 LockState: TypeAlias = Literal["held", "abort", "lost"]
-PermitUse: TypeAlias = Literal["ok", "used", "gone"]
+PermitUse: TypeAlias = Literal["ok", "used", "over"]
 #: The states of a lock and uses of a permit, by the number that the script returns.
 _LOCK_STATES: tuple[LockState, ...] = ("lost", "held", "abort")
-_PERMIT_USES: dict[int, PermitUse] = {1: "ok", 0: "used", -1: "gone"}
+_PERMIT_USES: dict[int, PermitUse] = {1: "ok", 0: "used", -1: "over"}
 #: The number that the scripts return for a call that is unknown because the queue was lost.
 _UNKNOWN = -2
 _COUNTERS = ("called", "completed", "failed", "retried", "lost", "expired")
