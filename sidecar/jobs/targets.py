@@ -12,7 +12,6 @@ from sidecar.jobs.model import ENDED, AttemptEnd, State, to_ms
 from sidecar.jobs.permits import Permits
 from sidecar.jobs.settings import TargetSettings, read_target
 from sidecar.jobs.store.target_queue import TargetStore
-from sidecar.jobs.target_rights import AdminNeededError, describe_admin_change
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import InputError
 from sidecar.kit.names import Named
@@ -21,7 +20,17 @@ from sidecar.visitors.grants import Grants
 if TYPE_CHECKING:  # SQL is an extra
     from sidecar.jobs.store.job_store import JobStore
 
+#: The settings that only an admin may change: where calls go, and their secrets.
+ADMIN_SETTINGS = (
+    *("url", "private", "headers", "callback_urls"),
+    *("callback_secret", "previous_callback_secret"),
+)
+
 log = structlog.get_logger()
+
+
+class AdminNeededError(Exception):
+    """Only an admin may make the change that the error text names."""
 
 
 @dataclass(slots=True)
@@ -114,8 +123,7 @@ class TargetRegistry(Named[Target]):
         await self.refresh()
         target = self.find(name)
         settings = target.settings.with_changes(changes) if target else read_target(changes)
-        current = target.settings if target else None
-        if not is_admin and (needed := describe_admin_change(current, settings)):
+        if not is_admin and (needed := _describe_admin_change(target, settings)):
             raise AdminNeededError(needed)
         before = target.settings.without_secrets() if target else None
         at_ms = target.clock.now_ms() if target else 0
@@ -140,3 +148,11 @@ class TargetRegistry(Named[Target]):
         await self.refresh()
         if self._announce is not None:
             await self._announce(name)
+
+
+def _describe_admin_change(target: Target | None, settings: TargetSettings) -> str:
+    """Describe a change that only an admin may make, or return "" if an operator may make it."""
+    if target is None:
+        return "A new target"
+    names = [n for n in ADMIN_SETTINGS if getattr(target.settings, n) != getattr(settings, n)]
+    return f"A change of {' and '.join(names)}" if names else ""

@@ -26,8 +26,7 @@ from sidecar.jobs.schemas import (
     Targets,
 )
 from sidecar.jobs.service import JOBS
-from sidecar.jobs.target_rights import AdminNeededError
-from sidecar.jobs.targets import Target
+from sidecar.jobs.targets import AdminNeededError, Target
 from sidecar.kit.errors import InputError, StoreError
 from sidecar.kit.names import is_plain_name
 
