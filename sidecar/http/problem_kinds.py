@@ -3,7 +3,7 @@ the schemas.py of rooms, leases, limits, jobs and so on."""
 
 from dataclasses import dataclass
 
-#: What the `type` of each problem document begins with; the kind's code follows.
+#: The beginning of the `type` of each problem document. The kind's code follows.
 TYPE_PREFIX = "urn:waitroom:problem:"
 #: The code of a problem that has no kind of its own, only an HTTP status.
 OTHER_CODE = "other"
@@ -32,8 +32,8 @@ UNREADABLE = Kind(
     "unreadable_body",
     400,
     "The body cannot be read",
-    "The body is not JSON, or not what its `Content-Encoding` says. `detail` has the error.",
-    "Send JSON. Check `Content-Encoding`, and what the client or a proxy does to the body.",
+    "The body is not JSON, or does not match its `Content-Encoding`. `detail` has the error.",
+    "Send JSON. Check `Content-Encoding`, and whether the client or a proxy changes the body.",
 )
 TOKEN_NEEDED = Kind(
     "token_needed",
@@ -46,8 +46,8 @@ TOKEN_WRONG = Kind(
     "token_wrong",
     401,
     "The token is wrong",
-    "The token is not one of this replica's.",
-    "Send a token of this installation. Every replica needs the same tokens.",
+    "This replica does not accept the token.",
+    "Send a token that is in the settings. All replicas need the same tokens.",
 )
 ADMINISTRATION_OFF = Kind(
     "administration_off",
@@ -60,42 +60,42 @@ SERVICE_OFF = Kind(
     "service_off",
     403,
     "The service API is off",
-    "No token is set: neither `service_token` nor `admin_token` nor any of `tokens`.",
+    "None of `service_token`, `admin_token` and `tokens` is set.",
     "Set `service_token` or one of `tokens`, and restart the replicas.",
 )
 OPERATORS_ONLY = Kind(
     "operators_only",
     403,
     "For operators",
-    "A program's token may not change this.",
-    "Send the `admin_token`.",
+    "The token of a program does not allow this change.",
+    "Send `admin_token`.",
 )
 SCOPE_MISSING = Kind(
     "scope_missing",
     403,
     "Not in the token's scopes",
-    "The token's `scopes` do not include this.",
-    "Add the scope to the token's line in `scopes`, or send another token.",
+    "The token's `scopes` do not include the one that this request needs.",
+    "Add the scope to the token's entry in `scopes`, or send another token.",
 )
 ROLE_TOO_LOW = Kind(
     "role_too_low",
     403,
     "Your role may not do this",
-    "This needs a higher `role` than the operator has.",
+    "This request needs a higher `role` than the operator has.",
     "Ask an operator with that role, or change the role in `operators`.",
 )
 FOREIGN_SITE = Kind(
     "foreign_site",
     403,
     "From another site",
-    "A session's request came from another site.",
+    "A request with a dashboard session came from another site.",
     "Use the dashboard's own address. In a program, send a token instead.",
 )
 CSRF_WRONG = Kind(
     "csrf_wrong",
     403,
     "Not from the dashboard",
-    "A session's change came without its CSRF token.",
+    "A change with a dashboard session came without the session's CSRF token.",
     "Reload the dashboard. In a program, send a token instead.",
 )
 #: nginx sends this one (nginx/waitroom/server.conf).
@@ -104,7 +104,7 @@ PERMIT_NEEDED = Kind(
     403,
     "A permit is needed",
     "A request to an online target had no permit, or an invalid one. `reason` says why.",
-    "Send the permit of a job that was called, in `X-Waitroom-Permit`, once and in time.",
+    "Send the permit of a called job in `X-Waitroom-Permit`, only once and before it expires.",
 )
 NOT_FOUND = Kind(
     "not_found",
@@ -125,7 +125,7 @@ TOO_LARGE = Kind(
     413,
     "Request Entity Too Large",
     "The body is larger than 256 KB, or 64 KB on the edge listener.",
-    "Send less in one request.",
+    "Send less data in one request.",
 )
 INVALID_REQUEST = Kind(
     "invalid_request",
@@ -145,44 +145,44 @@ TOO_MANY_WRONG_TOKENS = Kind(
     "too_many_wrong_tokens",
     429,
     "Too many wrong tokens",
-    "This address sent ten wrong tokens within a minute. For the rest of the minute, none of its "
-    "tokens is checked. Sessions of the dashboard are not affected.",
-    "Wait for `Retry-After`, and send the right token.",
+    "This address sent ten wrong tokens within a minute. For the rest of the minute, its "
+    "tokens are not checked. Dashboard sessions are not affected.",
+    "Wait as long as `Retry-After` says, and send a valid token.",
 )
 INTERNAL_ERROR = Kind(
     "internal_error",
     500,
     "An error of the waiting room",
-    "Waitroom has a bug, and has logged it.",
-    "Find `unexpected` in the replica's log, and report it.",
+    "Waitroom has a bug, which it has logged.",
+    "Find the event `unexpected` in the replica's log, and report it.",
 )
 STORE_UNAVAILABLE = Kind(
     "store_unavailable",
     503,
     "The store does not answer",
     "Redis is unavailable.",
-    "Try again after `Retry-After`. As an operator, check Redis and `store`.",
+    "Try again after `Retry-After`. If you run the site, check Redis and the setting `store`.",
 )
 DATABASE_UNAVAILABLE = Kind(
     "database_unavailable",
     503,
     "The database does not answer",
     "The SQL database is unavailable.",
-    "Try again after `Retry-After`. As an operator, check the database.",
+    "Try again after `Retry-After`. If you run the site, check the database.",
 )
 _TRY_AGAIN = "Try again after `Retry-After`."
-_NO_EXPECT = "Leave out the `Expect` header."
+_NO_EXPECT = "Omit the `Expect` header."
 #: The code, status, meaning and remedy of the kinds that have no fixed title.
 _UNTITLED = (
-    ("bad_request", 400, "The request cannot be read.", "Send a request as the API describes it."),
+    ("bad_request", 400, "The request cannot be read.", "Send a request that follows the API."),
     ("unauthorized", 401, "Nobody is logged in.", "Log in at `/dashboard`, or send a token."),
-    ("forbidden", 403, "The client has no right to do this.", "Use a client that has the right."),
-    ("conflict", 409, "The current state does not allow it.", "Read the state, then decide again."),
-    ("expectation_failed", 417, "`Expect` is not `100-continue`.", _NO_EXPECT),
+    ("forbidden", 403, "The client is not allowed to do this.", "Use a client that is allowed to."),
+    ("conflict", 409, "The current state forbids this.", "Read the state, then decide again."),
+    ("expectation_failed", 417, "The `Expect` header is not `100-continue`.", _NO_EXPECT),
     (
         "too_many_requests",
         429,
-        "There were too many requests. `title` says of which kind.",
+        "There were too many requests. `title` says which kind.",
         _TRY_AGAIN,
     ),
     ("unavailable", 503, "The replica cannot answer at the moment. `title` says why.", _TRY_AGAIN),
@@ -199,6 +199,6 @@ GENERAL = {
 
 def unknown(noun: str) -> Kind:
     """Return the kind of problem for an unknown name of a "room", "limit" or other object."""
-    meaning = f"No {noun} of that name is configured."
-    remedy = "Check the name. After a change of the settings file, restart the replicas."
+    meaning = f"No {noun} with that name is configured."
+    remedy = "Check the name. After you change the settings file, restart the replicas."
     return Kind(f"unknown_{noun}", 404, f"Unknown {noun}", meaning, remedy)

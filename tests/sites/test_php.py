@@ -101,7 +101,7 @@ async def test_with_the_three_lines_of_the_readme_the_doctor_names_the_fourth():
         fill(site)
         assert "made by PHP" in Visitor(site.url).get("/index.php?page=cart").text
         (problem,) = await problems_of(site)
-        assert "/index.php leads past the room" in problem
+        assert "/index.php bypasses the room" in problem
         assert "set $waitroom_room shop;" in problem
 
 

@@ -102,7 +102,7 @@ def check_store(visit: Visit) -> Iterator[Finding]:
     stores = visit.stores
     in_memory = [name for name in stores if name.startswith("memory")]
     if len(stores) > 1:
-        memory = ", each in its own memory" if len(in_memory) == len(stores) else ""
+        memory = ", each in a replica's memory" if len(in_memory) == len(stores) else ""
         yield get_finding("stores", count=len(stores), memory=memory)
     elif stores:
         yield get_finding("in_memory" if in_memory else "one_store")

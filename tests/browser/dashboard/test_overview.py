@@ -127,7 +127,9 @@ def test_an_alert_is_shown_said_once_and_leads_to_its_room(site, desk):
     for _ in range(4):
         site.arrive("sale-13")
     alert = page.locator("#alerts li")
-    expect(alert).to_contain_text("Room sale-13: newcomers are turned away, the queue is full")
+    expect(alert).to_contain_text(
+        "Room sale-13: newcomers are turned away because the queue is full"
+    )
     expect(page.locator("#alerts [role=status]")).to_contain_text("New alert: Room sale-13")
     expect(rows(page).first).to_contain_text("1 alert")
     # Updates in the next three seconds must not announce the alert again.

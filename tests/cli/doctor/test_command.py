@@ -29,8 +29,8 @@ def test_the_command_prints_a_line_a_finding_and_says_by_its_status(site):
     assert right.output.endswith("Everything is right.\n")
     wrong = CliRunner().invoke(main, ["doctor", f"{site.url}/no-gate", *ports])
     assert wrong.exit_code == 1
-    assert "problem  no waiting room at this address" in wrong.output
-    assert "         -> In the page's location write" in wrong.output
+    assert "problem  there is no waiting room at this address" in wrong.output
+    assert "         -> In the page's location, write" in wrong.output
     as_json = CliRunner().invoke(main, ["doctor", f"{site.url}/no-gate", "--json", *ports])
     document = json.loads(as_json.output)
     assert document["problems"] == 1

@@ -43,7 +43,7 @@ async def test_the_doctor_holds_no_place(ward):
     before = ward.room("waits")["waiting"]
     findings = await examine(f"{ward.url}/waits")
     assert ward.room("waits")["waiting"] == before
-    assert "the doctor has left again" in said(findings)
+    assert "the doctor has released its places" in said(findings)
 
 
 async def test_the_doctor_leaves_a_seat(ward):
@@ -57,14 +57,14 @@ async def test_the_doctor_leaves_a_seat(ward):
 async def test_redirects_within_the_site_are_followed(ward):
     findings = await examine(f"{ward.url}/moved")
     assert not bad(findings)
-    assert f"leads to {ward.url}/page" in said(findings)
+    assert f"redirects to {ward.url}/page" in said(findings)
 
 
 @pytest.mark.parametrize(
     ("where", "what", "fix"),
     [
         ("/no-gate", "no waiting room at this address", "include waitroom/location.conf;"),
-        ("/unknown", "a room 'shpo' that the sidecar does not know", "set $waitroom_room"),
+        ("/unknown", "room 'shpo', which the sidecar does not have", "set $waitroom_room"),
         ("/nameless", "does not name its room", "set $waitroom_room shop;"),
         ("/no-headers", "its cookie does not arrive", "include waitroom/headers.conf;"),
         ("/no-errors", "bare 401", "include waitroom/errors.conf;"),
@@ -76,7 +76,7 @@ async def test_redirects_within_the_site_are_followed(ward):
         ("no-page", "is not the waiting page", "waitroom page > /etc/nginx/waitroom/waiting.conf"),
         ("secure", "has Secure, but the site is on http", "$waitroom_scheme"),
         ("own-401", "instead of the waiting page", "include waitroom/errors.conf;"),
-        ("odd-path", "//health/page leads past the room", "include waitroom/strict-path.conf;"),
+        ("odd-path", "//health/page bypasses the room", "include waitroom/strict-path.conf;"),
         ("policy", "Content-Security-Policy blocks the waiting page (script-src)", "'self'"),
         ("policy", "Content-Security-Policy blocks the waiting page (connect-src)", "'self'"),
         ("ops", "/metrics of the sidecar is open", "allow"),
@@ -84,12 +84,16 @@ async def test_redirects_within_the_site_are_followed(ward):
         ("no-cookie", "no cookie arrives, not even from /_waitroom/", "proxy_hide_header"),
         ("no-cookie/waits", "no cookie arrives, not even from /_waitroom/", "proxy_hide_header"),
         ("no-post", "does not reach the sidecar (405)", "if ($request_method"),
-        ("front", "/index.php leads past the room", "location ~ \\.php$"),
+        ("front", "/index.php bypasses the room", "location ~ \\.php$"),
         ("error-page", "/assets/waitroom-doctor gets nginx's bare 401", "recursive_error_pages"),
-        ("cold-cache", "gives the page to everybody, past the room", "Cache-Control: private"),
+        (
+            "cold-cache",
+            "serves the page to everybody, bypassing the room",
+            "Cache-Control: private",
+        ),
         ("limited-429", "nginx itself refuses requests under /_waitroom/", "limit_req"),
-        ("cookie-drop-doors", "the heartbeat does not know the cookie", "secret_keys"),
-        ("cookie-drop", "does not know its visitor again", "drops cookies"),
+        ("cookie-drop-doors", "the heartbeat does not recognize the cookie", "secret_keys"),
+        ("cookie-drop", "does not recognize a returning visitor", "drops cookies"),
     ],
 )
 async def test_a_mistake_is_found_and_its_remedy_named(ward, where, what, fix):
@@ -118,8 +122,8 @@ async def test_a_replica_that_is_gone(ward, tmp_path):
         )
         problems = bad(await examine(f"{ward.url}/page", includes=tmp_path))
     assert len(problems) == 2
-    assert f"a replica at 127.0.0.1:{dead}, and none is there: connection refused" in problems[0]
-    assert f"unix:{tmp_path}/edge-2.sock, and none is there: no such file" in problems[1]
+    assert f"a replica at 127.0.0.1:{dead}, but none runs there: connection refused" in problems[0]
+    assert f"unix:{tmp_path}/edge-2.sock, but none runs there: no such file" in problems[1]
 
 
 async def test_a_folder_that_others_may_make_first(ward, tmp_path):
@@ -138,11 +142,15 @@ async def test_a_folder_that_others_may_make_first(ward, tmp_path):
     [
         ("/open", "room 'open' lets everybody through", "suspended"),
         ("/status/404", "the site itself answers 404", "a page that exists"),
-        ("no-retry", "without Retry-After", "include waitroom/headers.conf;"),
+        ("no-retry", "has no Retry-After header", "include waitroom/headers.conf;"),
         ("/cors", "pages on other hosts", "proxy_hide_header"),
-        ("trusting", "nginx believes X-Forwarded-For", "set_real_ip_from"),
+        ("trusting", "nginx trusts X-Forwarded-For", "set_real_ip_from"),
         ("tls-balancer", "the cookie lacks Secure", "$http_x_forwarded_proto"),
-        ("public", "may be kept by caches (Cache-Control: public, max-age=60)", "private"),
+        (
+            "public",
+            "caches may store a page that sets a cookie (Cache-Control: public, max-age=60)",
+            "private",
+        ),
         ("cookie-flags", "without HttpOnly, with SameSite=None, with Path=/shop", "proxy_cookie"),
     ],
 )
@@ -193,7 +201,7 @@ async def test_a_named_room_that_is_not_the_pages_is_said(ward):
     findings = await examine(f"{ward.url}/page", room="waits")
     assert "in room 'shop', not in 'waits'" in bad(findings, Level.WARNING)[0]
     problems = bad(await examine(f"{ward.url}/page", room="nobody"))
-    assert "the sidecar knows no room 'nobody'" in problems[0]
+    assert "the sidecar has no room 'nobody'" in problems[0]
 
 
 @needs_network
@@ -217,7 +225,8 @@ async def test_an_ops_port_on_this_machine_is_as_it_should_be(ward):
 async def test_a_balancers_address_taken_for_the_visitors_is_a_warning(ward):
     warnings = bad(await examine(ward.at("balancer")), Level.WARNING)
     assert any(
-        "for the sidecar we are 127.0.0.1" in w and "set_real_ip_from" in w for w in warnings
+        "the sidecar sees the doctor's address as 127.0.0.1" in w and "set_real_ip_from" in w
+        for w in warnings
     )
 
 
@@ -240,7 +249,7 @@ class OtherKey(Site):
 @pytest.mark.parametrize(
     ("kind", "on", "level", "words"),
     [
-        (Site, True, Level.OK, "nginx knows visitors inside by itself (stamps)"),
+        (Site, True, Level.OK, "nginx itself recognizes visitors inside (stamps)"),
         (Site, False, Level.OK, "stamps are off (`waitroom nginx-key"),
         (OtherKey, False, Level.PROBLEM, "nginx has a key that a replica does not know"),
     ],

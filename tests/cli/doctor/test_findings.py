@@ -37,12 +37,12 @@ def test_the_clock_that_is_off_is_named(nginx_s, store_s, words):
 @pytest.mark.parametrize(
     ("told", "told_falsely", "level", "words"),
     [
-        ("198.41.30.7", "198.41.30.7", Level.OK, "we are 198.41.30.7"),
-        ("10.1.2.3", "10.1.2.3", Level.OK, "our address, 10.1.2.3"),
-        ("10.0.0.9", "10.0.0.9", Level.WARNING, "looks like a balancer's"),
-        ("unix:", "unix:", Level.WARNING, "looks like a balancer's"),
-        ("198.41.30.7", FALSE_ADDRESS, Level.PROBLEM, "of any visitor"),
-        ("10.1.2.3", FALSE_ADDRESS, Level.WARNING, "from here"),
+        ("198.41.30.7", "198.41.30.7", Level.OK, "address as 198.41.30.7"),
+        ("10.1.2.3", "10.1.2.3", Level.OK, "own address, 10.1.2.3"),
+        ("10.0.0.9", "10.0.0.9", Level.WARNING, "looks like a load balancer"),
+        ("unix:", "unix:", Level.WARNING, "looks like a load balancer"),
+        ("198.41.30.7", FALSE_ADDRESS, Level.PROBLEM, "from any visitor"),
+        ("10.1.2.3", FALSE_ADDRESS, Level.WARNING, "from this machine"),
     ],
 )
 def test_the_address_that_the_sidecar_is_told(told, told_falsely, level, words):

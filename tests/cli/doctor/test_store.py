@@ -24,7 +24,7 @@ async def test_replicas_with_a_memory_each_are_found():
     with Site(rooms=rooms, replicas=2, store="memory://") as site:
         findings = await examine(f"{site.url}/page")
         (problem,) = bad(findings)
-        assert "replicas do not share a store: 2 of them answered, each in its own" in problem
+        assert "replicas do not share a store: 2 stores answered, each in a replica's" in problem
         assert "Set `store` to the same address in all replicas, such as `redis://" in problem
         for ops, replica in zip(site.ops, site.replicas, strict=True):
             assert get(f"{ops}/readyz") == {"status": "ready", "store": "memory"}
@@ -61,7 +61,7 @@ async def test_replicas_with_a_redis_each_are_found(room):
         site.replicas[1].start()
         wait_until(lambda: is_ready(site.ops[1]), "the replica", of=site.replicas[1])
         (problem,) = bad(await examine(f"{site.url}/page"))
-        assert "replicas do not share a store: 2 of them answered; each has a queue" in problem
+        assert "replicas do not share a store: 2 stores answered; each has its own queue" in problem
 
 
 async def test_a_redis_that_evicts_is_found():
