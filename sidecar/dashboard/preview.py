@@ -26,6 +26,11 @@ from sidecar.rooms.service import ROOMS
 TRIED_SETTINGS = APPEARANCE | {"site_name", "logo", "message"}
 #: The path of the preview's static files.
 _FILES = "/dashboard/preview/static/"
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-{nonce}'; "
     "img-src 'self' data: {site}; font-src 'self' {site}; base-uri 'none'; form-action 'none'; "
@@ -63,12 +68,7 @@ async def show_preview(request: web.Request) -> web.Response:
         text=text,
         content_type="text/html",
         charset="utf-8",
-        headers={
-            "Content-Security-Policy": policy,
-            "X-Content-Type-Options": "nosniff",
-            "Referrer-Policy": "no-referrer",
-            "Cache-Control": "no-store",
-        },
+        headers={**_HEADERS, "Content-Security-Policy": policy},
     )
 
 
@@ -83,12 +83,7 @@ async def get_file(request: web.Request) -> web.StreamResponse:
     path = SCRIPT if name == SCRIPT.name else (folder / name).resolve()
     if path != SCRIPT and not (path.is_relative_to(folder) and path.is_file()):
         return problem(404, "Not Found")
-    headers = {
-        "Access-Control-Allow-Origin": "*",
-        "X-Content-Type-Options": "nosniff",
-        "Cache-Control": "no-store",
-    }
-    return web.FileResponse(path, headers=headers)
+    return web.FileResponse(path, headers={**_HEADERS, "Access-Control-Allow-Origin": "*"})
 
 
 def _static_folder(request: web.Request) -> Path:
