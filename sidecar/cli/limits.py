@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from sidecar.cli.output import Unreachable, print_json, print_result, print_table
+from sidecar.cli.output import Unreachable, print_json, print_table
 from sidecar.cli.parsing import read_duration, read_pairs
 from sidecar.cli.replica_api import Client, build_api_path, read_pages
-from sidecar.cli.replica_client import ANY_TEXT, ReplicaGroup, pass_client
+from sidecar.cli.replica_client import ANY_TEXT, ReplicaGroup
 
 #: The exit status if a limit refuses a call.
 REFUSED = 4
@@ -70,8 +70,7 @@ def _print_permit(permit: dict[str, Any]) -> None:
     click.echo(f"{name}: a call{of_key} is allowed")
 
 
-@limits.command(name="acquire")
-@click.argument("name")
+@limits.reply_command(_print_permit, "name")
 @click.argument("fields", nargs=-1, metavar="[FIELD=VALUE]…")
 @click.option("--key", metavar="KEY", help="The whole key, in place of its fields.")
 @click.option("--cost", type=click.IntRange(1), default=1, show_default=True, metavar="NUMBER")
@@ -81,8 +80,6 @@ def _print_permit(permit: dict[str, Any]) -> None:
     metavar="DURATION",
     help="How long to wait until the call may proceed, such as 30s (default: do not wait).",
 )
-@print_result(_print_permit)
-@pass_client
 def acquire(client: Client, /, name: str, fields: tuple[str, ...], **params: Any) -> Any:
     """Ask a limit whether a call may proceed, and count the call. Exit 0 if it may proceed, 4 if
     the limit refuses it, or 3 if no replica answers or Redis is unavailable."""
