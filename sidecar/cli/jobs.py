@@ -41,14 +41,6 @@ def jobs() -> None:
     """Submit jobs, look them up and wait for them."""
 
 
-def _parse_headers(
-    _: click.Context, __: click.Parameter, lines: tuple[str, ...]
-) -> dict[str, str] | None:
-    """Parse lines such as "Name: value". Raises UsageError."""
-    headers = read_pairs(lines, "NAME: VALUE, such as Content-Type: text/plain", ":")
-    return {name: value.strip() for name, value in headers.items()} or None
-
-
 @jobs.command()
 @click.argument("target", required=False)
 @click.option(
@@ -56,9 +48,7 @@ def _parse_headers(
 )
 @click.option("--path", metavar="PATH", help="The path, relative to the target's url.")
 @click.option("--query", metavar="TEXT", help="The query string, sent unchanged.")
-@click.option(
-    "--header", "-H", "headers", multiple=True, metavar="NAME: VALUE", callback=_parse_headers
-)
+@click.option("--header", "-H", "headers", multiple=True, metavar="NAME: VALUE")
 @click.option("--body", "-d", metavar="TEXT", help="The request's body; - reads standard input.")
 @click.option(
     "--body-file",
@@ -133,6 +123,8 @@ def submit(
         raise click.UsageError("say TARGET, or --file FILE")
     if (as_json := request.pop("as_json")) and is_waiting:
         raise click.UsageError("say either --json or --wait; waitroom jobs watch waits")
+    headers = read_pairs(request["headers"], "NAME: VALUE, such as Content-Type: text/plain", ":")
+    request["headers"] = {name: value.strip() for name, value in headers.items()} or None
     request["body"] = _read_body(request["body"], request.pop("body_file"))
     job = client.jobs.submit(target, **request)
     if as_json:
@@ -228,10 +220,10 @@ def show(client: Client, id_: str, *, is_body: bool, as_json: bool) -> None:
     """Show a job and its result, as JSON."""
     if as_json and is_body:
         raise click.UsageError("say either --json or --body")
-    if not is_body:
+    if is_body:
+        _print_body(client, id_)
+    else:
         print_json(client.jobs.get(id_))
-        return
-    _print_body(client, id_)
 
 
 def _filter_options(*, ended: bool | None = None) -> Callable[[Any], Any]:
