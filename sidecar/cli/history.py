@@ -123,16 +123,12 @@ def stays(options: ReplicaOptions, /, room: str, as_json: bool, **period_options
         _run_query(options.config, room, write)
 
 
-def _print_changes(document: dict[str, Any]) -> None:
-    print_acts(document["changes"])
-
-
 @history.command()
 @click.argument("room")
 @_FROM
 @_TO
 @click.option("--limit", default=1000, show_default=True, type=click.IntRange(1))
-@print_result(_print_changes)
+@print_result(lambda document: print_acts(document["changes"]))
 @click.pass_obj
 def changes(options: ReplicaOptions, /, room: str, limit: int, **period_options: Any) -> Any:
     """List what operators did in a period, latest first."""
