@@ -21,9 +21,9 @@ _DURATIONS = {"duration": "humanizeDuration", "value": "humanize"}
 _INTRODUCTION = """\
 # Alerts
 
-The alerts of `deploy/monitoring/prometheus/waitroom.rules.yml`, which has their expressions:
-when each one fires, what it means, and what to do. How to use the file, and who is notified:
-[metrics](metrics.md#alerts).
+This page lists the alerts of `deploy/monitoring/prometheus/waitroom.rules.yml`: when each one fires,
+what it means, and what to do. The file has their expressions. [Metrics](metrics.md#alerts) says how to
+use the file, and who is notified.
 
 | severity | meaning |
 |---|---|
@@ -32,7 +32,7 @@ when each one fires, what it means, and what to do. How to use the file, and who
 | info | The state may be intended. |
 
 `ROOM`, `TARGET`, `LIMIT`, `WEBHOOK` and `JOB` (the scrape job, one for each site) stand for names,
-`N` for the number. The first rules of the file are thresholds:"""
+and `N` for a number. The first rules of the file are thresholds:"""
 
 _RULES_HEAD = """\
 # Numbers and alerts of Waitroom's rooms and targets. Each metric: docs/metrics-reference.md.
@@ -143,7 +143,7 @@ def _section(alert: dict[str, Any]) -> Iterator[str]:
     yield _named(alert["meaning"])
     file, _, anchor = alert["runbook"].partition("#")
     section = f"[{anchor.replace('-', ' ')}]({file.removeprefix('docs/')}#{anchor})"
-    yield f"**What to do:** {_named(alert['remedy'])} More: {section}."
+    yield f"**What to do:** {_named(alert['remedy'])} See {section}."
 
 
 def _named(text: str) -> str:
