@@ -21,9 +21,9 @@ _DURATIONS = {"duration": "humanizeDuration", "value": "humanize"}
 _INTRODUCTION = """\
 # Alerts
 
-This page lists the alerts of `deploy/monitoring/prometheus/waitroom.rules.yml`: when each one fires,
-what it means, and what to do. The file has their expressions. [Metrics](metrics.md#alerts) says how to
-use the file, and who is notified.
+This page says when each alert of `deploy/monitoring/prometheus/waitroom.rules.yml` fires, what it
+means, and what to do. The file has the expressions. [Metrics](metrics.md#alerts) says how to use it
+and who is notified.
 
 | severity | meaning |
 |---|---|
