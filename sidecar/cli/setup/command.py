@@ -37,6 +37,8 @@ _SITE = re.compile(
     r"(?:(?P<scheme>https?)://)?(?P<host>[a-z0-9-][a-z0-9.-]*)(?P<port>:\d{1,5})?/?", re.ASCII
 )
 _INSTALL_REDIS = "The replicas need it. On Debian and Ubuntu: sudo apt install redis-server"
+#: The path of the program `waitroom`, for systemd units.
+_PROGRAM = str(Path(sys.executable).with_name("waitroom"))
 _HOMES = ("/home/", "/root/")
 _ROOT = Path("/")
 
@@ -86,7 +88,7 @@ class Destination:
     dry_run: bool
 
     def write_shipped(self) -> list[tuple[str, Outcome]]:
-        files = read_shipped_files(_find_program(), self.platform)
+        files = read_shipped_files(_PROGRAM, self.platform)
         return write_shipped(self.root, files, dry_run=self.dry_run)
 
     def write_and_report(self, write: Callable[[], list[tuple[str, Outcome]]]) -> set[Outcome]:
@@ -207,10 +209,7 @@ def init(  # noqa: PLR0913 - one per option
     name = room or _derive_room_name(site["host"])
     url = f"{site['scheme'] or 'http'}://{site['host']}{site['port'] or ''}"
     root, dry_run, platform = destination.root, destination.dry_run, destination.platform
-    if site_file:
-        edit = _format_site_edit(site_file, name)
-    else:
-        edit = _format_default_edit(platform.site_file, name)
+    edit = _format_edit(site_file, name, platform)
 
     def write() -> list[tuple[str, Outcome]]:
         keys_file, has_settings = root / SECRET_KEYS, (root / TOML).exists()
@@ -256,11 +255,6 @@ def _derive_room_name(host: str) -> str:
     return label if is_name else "site"
 
 
-def _find_program() -> str:
-    """Return the path of the program `waitroom`, for systemd units."""
-    return str(Path(sys.executable).with_name("waitroom"))
-
-
 def _find_redis_problem(store: str) -> str:
     """Return why Redis does not respond, or "". Sentinels and clusters are not checked."""
     import redis  # noqa: PLC0415
@@ -275,19 +269,18 @@ def _find_redis_problem(store: str) -> str:
     return ""
 
 
-def _format_default_edit(file: str, room: str) -> tuple[str, ...]:
-    return (
-        f"Add three lines to {file}:",
-        "server {",
-        "    include waitroom/server.conf;        # add this, first in the server",
-        "    location / {",
-        f"        set $waitroom_room {room};",
-        "        include waitroom/location.conf;  # add these two to each location with a room",
-    )
-
-
-def _format_site_edit(file: Path, room: str) -> tuple[str, ...]:
-    """Format the lines that a site's nginx file lacks, by block."""
+def _format_edit(file: Path | None, room: str, platform: Platform) -> tuple[str, ...]:
+    """Format the lines that a site's nginx file lacks, by block. If no file was named, format those
+    that any site needs."""
+    if file is None:
+        return (
+            f"Add three lines to {platform.site_file}:",
+            "server {",
+            "    include waitroom/server.conf;        # add this, first in the server",
+            "    location / {",
+            f"        set $waitroom_room {room};",
+            "        include waitroom/location.conf;  # add these two to each location with a room",
+        )
     from sidecar.cli.setup.site_file import find_missing_lines  # noqa: PLC0415
 
     try:
@@ -318,11 +311,10 @@ def _format_next_steps(destination: Destination, edit: tuple[str, ...], url: str
     lines = ["", "What is left to do:"]
     for number, (sentence, *commands) in enumerate(steps, 1):
         lines += ["", f"{number}. {sentence}", *(f"     {line}" for line in commands)]
-    program = _find_program()
-    if platform.has_units and program.startswith(_HOMES):
+    if platform.has_units and _PROGRAM.startswith(_HOMES):
         lines += [
             "",
-            f"Warning: {program} is in a home folder, which the replicas do not see.",
+            f"Warning: {_PROGRAM} is in a home folder, which the replicas do not see.",
             "Install it for all users, and write the units again:",
             f"     {PIPX_INSTALL} {find_source()}",
             "     sudo waitroom update-files",
