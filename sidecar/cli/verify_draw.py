@@ -4,7 +4,6 @@ It computes the draw again from the data that the room has published. It needs n
 not trust the replica.
 """
 
-import json
 import ssl
 import sys
 import time
@@ -196,14 +195,14 @@ def _get_json(client: "httpx2.Client", url: str) -> dict[str, Any]:
 def _read_draw(file: str) -> "SavedDraw":
     """Read a file that --save wrote. Raises ClickException."""
     try:
-        document = json.loads(Path(file).read_text(encoding="utf-8"))
+        document = read_object(Path(file).read_bytes())
     except OSError as error:
         message = f"{_make_printable(file)}: {error.strerror}"
         if "/" in file and isinstance(error, FileNotFoundError | NotADirectoryError):
             message += f"; if this is an address, {_URL_HINT}"
         raise click.ClickException(message) from None
-    except (ValueError, RecursionError):
-        raise click.ClickException(f"{file}: this is no file of --save") from None
+    if document is None:
+        raise click.ClickException(f"{file}: this is no file of --save")
     return _validate_draw(document, file)
 
 

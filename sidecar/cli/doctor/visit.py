@@ -287,10 +287,8 @@ class _Client:
             ) as response:
                 at_s = (start_s + self._now_s()) / 2
                 body = b""
-                async for chunk in response.content.iter_chunked(65_536):
-                    body += chunk
-                    if len(body) > _MAX_BODY_BYTES:
-                        break
+                while part := await response.content.read(_MAX_BODY_BYTES - len(body)):
+                    body += part
                 text = body.decode(errors="replace")
                 reply = SiteResponse(response.status, response.headers, text, at_s=at_s)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
