@@ -9,21 +9,22 @@ import importlib
 import signal
 import sys
 import time
-from dataclasses import fields, replace
+from dataclasses import replace
 
-from loadtest import machine, quiet
+from loadtest import quiet
+from loadtest.amount import add_options
 
 ROOT = quiet.REPORTS.parents[1]
-#: Measurements. Each module has the amounts `WHOLE` and `QUICK`, `add_options(parser)` for options
-#: that change the amount, and `measure_reports(amount)`, which yields each report once it is ready.
+#: Measurements. Each module has the amounts `WHOLE` and `QUICK`, and `measure_reports(amount)`,
+#: which yields each report once it is ready.
 MODULES = {
     "adaptive": "loadtest.adaptive",
-    "bench": "loadtest.bench.report",
+    "bench": "loadtest.bench.compare",
     "client": "loadtest.client",
     "cluster": "loadtest.cluster",
-    "history": "loadtest.history.report",
-    "jobs": "loadtest.jobs.report",
-    "limits": "loadtest.limits.report",
+    "history": "loadtest.history.measure",
+    "jobs": "loadtest.jobs.measure",
+    "limits": "loadtest.limits.measure",
     "opening": "loadtest.opening",
     "scaling": "loadtest.scaling",
     "waits": "loadtest.waits",
@@ -38,21 +39,17 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog=f"python -m loadtest {name}", description=module.__doc__)
     parser.add_argument("--quick", action="store_true", help="much less, into .run/reports")
     parser.add_argument("--rounds", type=int, help="another number of rounds, into .run/reports")
-    module.add_options(parser)
+    add_options(parser, module.WHOLE)
     options = vars(parser.parse_args(arguments[1:]))
-    amount = module.QUICK if options["quick"] else module.WHOLE
-    own = {field.name for field in fields(amount)}
-    amount = replace(
-        amount,
-        **{key: value for key, value in options.items() if key in own and value is not None},
-    )
+    amount = module.QUICK if options.pop("quick") else module.WHOLE
+    amount = replace(amount, **{k: value for k, value in options.items() if value is not None})
     # On SIGTERM, stop everything that was started, as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     quiet_watch = quiet.begin(quiet.REPORTS if amount == module.WHOLE else quiet.PARTS)
     start_s, problems = time.monotonic(), {}
     for report in module.measure_reports(amount):
         folder = quiet_watch.folder()
-        report.write(folder, machine.describe())
+        report.write(folder)
         problems[report.name] = report.problems
         print(
             f"{folder.relative_to(ROOT)}/{report.name}.md,"

@@ -6,7 +6,6 @@ of its threads. What the visitors got is from nginx's own log. All constants of 
 those of the product: visits of two minutes make the run short.
 """
 
-import argparse
 import json
 import math
 import signal
@@ -14,21 +13,22 @@ import socket
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
 from matplotlib.figure import Figure
 
+from loadtest.amount import option
 from loadtest.bench.runs import measure
 from loadtest.bench.systems import in_memory
 from loadtest.bench.waitroom import Waitroom
-from loadtest.cluster import run_locust
+from loadtest.generator import Generator
 from loadtest.machine import cpu_ns
-from loadtest.report import OLD, OURS, PLAIN, Report, Target, bold, new_figure, table
-from loadtest.rounds import describe_loads, rounds
+from loadtest.report import OLD, OURS, PLAIN, Report, Target, new_figure
+from loadtest.rounds import Rounds
 from tests.support.processes import free_port
 from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, ROOT, TO_ORIGIN, Site, gated
 
@@ -49,7 +49,6 @@ ALIKE = 0.95
 #: How near is near enough, and the time at the end that shows the halved shop, in seconds.
 NEAR, TAIL_S = 0.15, 60
 DATAGRAMS = 20_000
-_WORDS = {True: "reached", False: "**not reached**", None: "too short to judge"}
 REPORT = b"<190>Nov 27 10:00:00 waitroom: kept|25|200|0.120|0.121|200"
 
 
@@ -62,8 +61,8 @@ class Amount:
     halved_s: int = 840
     settled_s: int = 180
     end_s: int = 1140
-    #: The best fixed cap; 0: a search finds it.
-    best: int = 0
+    #: 0: a search finds it.
+    best: int = option(0, "the best fixed cap, in place of a search")
     rounds: int = 5
 
 
@@ -154,20 +153,15 @@ def _health() -> tuple[str, str]:
     return address, text.replace("127.0.0.1:8403", address)
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--best", type=int, help="the best fixed cap, in place of a search")
-
-
 def measure_reports(amount: Amount) -> Iterator[Report]:
-    loads: list[float] = []
-    costs = measure_costs(amount.rounds, loads)
+    costs = measure_costs(amount.rounds)
     fixed = find_best(amount) if not amount.best else {amount.best: run_fixed(amount, amount.best)}
     best = _best(amount, fixed)
     for cap in (best // WRONG, best * WRONG):
         fixed[cap] = run_fixed(amount, cap)
     adaptive = {"mode": "on", "p90": TARGET_S, "max_errors": MAX_ERRORS, "min": LEAST}
     run = run_room(best * WRONG, amount.end_s, json.dumps(adaptive), amount.halved_s)
-    yield report(amount, fixed, run, costs, loads)
+    yield report(amount, fixed, run, costs)
 
 
 def run_fixed(amount: Amount, cap: int) -> Run:
@@ -210,12 +204,10 @@ def run_room(cap: int, seconds: int, adaptive: str = "", halved_at: float = math
         room["adaptive"] = adaptive
     run = Run(cap)
     with ShopSite(room) as site:
-        file = site.folder / "load.json"
-        values: dict[str, object] = {
-            "mix": "shopper=1", "client": "lean", "think": THINK_S, "stay": PAGES, "abandon": 0,
-            "silent": 0, "ops": site.ops[0], "admin_token": ADMIN_TOKEN, "report": file,
-        }  # fmt: skip
-        with run_locust(site.url, USERS, seconds + 5, values) as process:
+        with Generator(
+            site, USERS, seconds + 5, mix="shopper=1", think=THINK_S, stay=PAGES, abandon=0,
+            silent=0, ops=site.ops[0], admin_token=ADMIN_TOKEN,
+        ) as generator:  # fmt: skip
             while not site.room()["active"]:
                 time.sleep(0.1)
             began_s = time.time()
@@ -225,13 +217,10 @@ def run_room(cap: int, seconds: int, adaptive: str = "", halved_at: float = math
                     halved_at = math.inf
                 run.samples.append(_sample(site.room(), at))
                 time.sleep(1)
-            output = process.communicate(timeout=60)[0]
-        if not file.exists():
-            raise SystemExit(f"the load generator made no report:\n{output}")
-        figures: dict[str, Any] = json.loads(file.read_text())
+            findings = generator.finish()["findings"]
         run.problems = [
             f"cap {cap}: {each['promise']}: {each['text']}"
-            for each in figures["findings"]
+            for each in findings
             if each["kept"] is False
         ]
         run.views = list(site.read_views(began_s))
@@ -252,29 +241,24 @@ class OneReplica(Waitroom):
     replicas = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Costs:
-    #: CPU time of nginx for one request of a visitor inside in µs, by round.
-    without_us: list[float]
-    with_us: list[float]
-    #: CPU time of a replica for one report.
-    report_us: list[float]
+#: CPU time in µs of nginx for one request of a visitor inside, and of a replica for one report.
+Costs = Rounds[str, float]
+WITHOUT, WITH, REPORTED = "without health.conf", "with health.conf", "a report"
 
 
-def measure_costs(times: int, loads: list[float]) -> Costs:
+def measure_costs(times: int) -> Costs:
     """Measure nginx without and with health.conf in turns, and a replica that gets reports."""
     address, health = _health()
     room = {"adaptive": json.dumps({"mode": "advise", "p90": TARGET_S})}
     plain, measured = OneReplica(), OneReplica({"health_listen": address}, room, (health,))
-    costs = Costs([], [], [])
+    costs = Costs(times)
     with in_memory(), plain, measured:
-        for number, turn in rounds(times, (plain, measured), loads):
-            for system in turn:
-                run = measure(system, "kept", number, warm_s=1, seconds=3)
+        for turn in costs.turns([(WITHOUT, plain), (WITH, measured)]):
+            for name, system in turn:
+                run = measure(system, "kept", warm_s=1, seconds=3)
                 assert run is not None
-                us = 1e6 * run.cpu["nginx"] / run.totals.requests
-                (costs.without_us if system is plain else costs.with_us).append(us)
-            costs.report_us.append(_measure_report(measured.site, address))
+                costs.add(name, 1e6 * run.cpu["nginx"] / run.totals.requests)
+            costs.add(REPORTED, _measure_report(measured.site, address))
     return costs
 
 
@@ -303,80 +287,39 @@ def _count_reports(site: Site) -> float:
 # The report ---------------------------------------------------------------------------------------
 
 
-def report(
-    amount: Amount, fixed: dict[int, Run], run: Run, costs: Costs, loads: Sequence[float]
-) -> Report:
-    best, halved, settled = (
-        _best(amount, fixed),
-        amount.halved_s,
-        amount.halved_s - amount.settled_s,
-    )
+def report(amount: Amount, fixed: dict[int, Run], run: Run, costs: Costs) -> Report:
+    best, halved = _best(amount, fixed), amount.halved_s
+    settled = halved - amount.settled_s
     spans = {
         **{f"cap {cap}": (fixed[cap], amount.settle_s, amount.fixed_s) for cap in sorted(fixed)},
         "adaptive, settled": (run, settled, amount.settled_s),
         "adaptive, half of the threads": (run, amount.end_s - TAIL_S, TAIL_S),
     }
-    rows = [
-        [name, f"{of.inside(since, since + lasts):.0f}", f"{of.goodput(since, since + lasts):.1f}",
-         f"{of.p90_s(since, since + lasts):.2f}"]
-        for name, (of, since, lasts) in spans.items()
-    ]  # fmt: skip
     goodputs = {
         f"{what}\ncap {cap}": _goodput(amount, fixed[cap])
         for what, cap in (("too low", best // WRONG), ("best", best), ("too high", best * WRONG))
     }
     goodputs[f"adaptive\n{run.inside(settled, halved):.0f} inside"] = run.goodput(settled, halved)
     least = ALIKE * _goodput(amount, fixed[best])
-    alike = [cap for cap in fixed if _goodput(amount, fixed[cap]) >= least]
-    plateau = (
-        f"Fixed caps from {min(alike)} to {max(alike)} serve at least {ALIKE:.0%} of the best one's"
-        " good pages: chance decides which of them is the best."
-        if len(alike) > 1
-        else f"No other fixed cap serves {ALIKE:.0%} of the best one's good pages."
-    )
-    goals = _goals(amount, best, fixed[best], run)
-    states = [
-        f"* {int(each.at) // 60}:{int(each.at) % 60:02d} {each.state}: {each.text}"
+    changes = [
+        each
         for before, each in pairwise([Sample(0, 0, 0, "", ""), *run.samples])
         if each.state != before.state
     ]
+    values = {
+        "amount": amount, "threads": THREADS, "users": USERS, "pages": PAGES, "think_s": THINK_S,
+        "target_s": TARGET_S, "max_errors": MAX_ERRORS, "least": LEAST, "most": best * WRONG,
+        "share": ALIKE, "alike": [cap for cap in fixed if _goodput(amount, fixed[cap]) >= least],
+        "changes": changes, "spans": spans, "costs": costs,
+        "cost_us": {name: costs.median(name, float) for name in costs.runs},
+    }  # fmt: skip
     problems = [problem for each in (*fixed.values(), run) for problem in each.problems]
-    plain_us, health_us = median(costs.without_us), median(costs.with_us)
-    paragraphs = [
-        (f"`make bench-adaptive`. The shop is a process of its own with a pool of {THREADS} threads"
-         " and a SQLite database on disk. A page mostly waits, and then writes a row. So the pool"
-         f" is the shop's capacity, not the machine. {USERS} Locust users wait, enter, look at"
-         f" {PAGES} pages on average with {THINK_S:g} s between them, and leave. nginx reports a"
-         f" quarter of the responses. Targets: p90 {TARGET_S:g} s, errors {MAX_ERRORS:.0%}. A page"
-         " is good if it came within the target, by nginx's own log. A fixed cap is measured for"
-         f" {amount.fixed_s} s. The adaptive room begins with {LEAST}, may let in {best * WRONG},"
-         f" and after {halved} s the shop loses half of its threads. The control law has the"
-         " product's constants."),
-        *bold(problems),
-        "## Goals",
-        table(["goal", "wanted", "measured", ""],
-              [[g.what, g.wanted, g.figure, _WORDS[g.is_reached]] for g in goals], words=2),
-        *(f"**Not reached: {g.what}.** {g.why_not}" for g in goals if g.is_reached is False),
-        plateau,
-        "## The adaptive room",
-        "![ceiling, visitors inside, p90 and target over time](adaptive.svg)",
-        "\n".join(states),
-        "## Beside fixed caps",
-        "![good pages a second by mode](adaptive-modes.svg)",
-        table(["", "inside", "good pages/s", "p90, s"], rows),
-        "## What measuring costs",
-        (f"nginx uses {plain_us:.1f} µs of CPU time for a page of a visitor inside without"
-         f" `health.conf`, and {health_us:.1f} µs with it and the default sampling, a quarter"
-         f" ({health_us / plain_us - 1:+.0%}). A replica uses {median(costs.report_us):.0f} µs for"
-         f" a report. Medians of rounds in turns. {describe_loads(loads)}"),
-    ]  # fmt: skip
     files: dict[str, Figure | str] = {
         "adaptive.svg": _draw_run(amount, best, run), "adaptive-modes.svg": _draw_modes(goodputs)
     }  # fmt: skip
     figures = {"fixed": fixed, "adaptive": run, "costs": costs}
-    return Report(
-        "adaptive", "A room that sizes itself", paragraphs, figures, files, problems, goals
-    )
+    goals = _goals(amount, best, fixed[best], run)
+    return Report("adaptive", values, figures, files, problems, goals)
 
 
 def _goals(amount: Amount, best: int, fixed: Run, run: Run) -> list[Target]:

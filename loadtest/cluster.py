@@ -3,40 +3,25 @@
 Replicas, Redis, nginx, the site and the users run on this machine. Each step has a fresh site.
 """
 
-import argparse
 import csv
 import io
-import json
 import os
-import resource
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from matplotlib.figure import Figure
 
+from loadtest.amount import option
 from loadtest.bench.systems import in_memory
-from loadtest.machine import busy_seconds, cpu_seconds
-from loadtest.report import OLD, OURS, PLAIN, Report, new_figure, table
+from loadtest.generator import ORIGIN, SPAWN, measure_load, raise_limits
+from loadtest.report import OLD, OURS, PLAIN, Report, Target, new_figure
 from loadtest.verdict import WORDS
-from tests.support.processes import free_port
-from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, ROOT, TO_ORIGIN, Site, gated
+from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, TO_ORIGIN, Site, gated
 
-#: Number of users that start per second.
-SPAWN = 600
 THINK_S = 0.25
 STAY = 60
-GENERATORS = 2
-NOFILE = 65536
-#: A site that responds at once, and logs the visitors.
-ORIGIN = "location / { access_log @folder@/hits.log load; return 200 'Welcome.'; }"
 #: Requests/s and mean response time in ms of the system that this one replaces, by its own account,
 #: on one machine and on ten.
 OLD_ONE = (833.3, 348)
@@ -49,15 +34,19 @@ KINDS = {"passes": ("pass",), "polls": ("poll",), "arrivals": ("arrival", "join"
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    users: tuple[int, ...] = (500, 1000, 1500, 2000, 2500, 3000)
+    users: tuple[int, ...] = option(
+        (500, 1000, 1500, 2000, 2500, 3000), "other steps", type=int, nargs="+"
+    )
     cap: int = 1500
     warm_up_s: float = 4
     measured_s: float = 12
     #: Number of measurements of each step that has a target.
     rounds: int = 5
     #: Number of replicas of the cluster, and further numbers of replicas to measure.
-    replicas: int = field(default=10, compare=False)
-    fewer: tuple[int, ...] = (1, 3)
+    replicas: int = option(10, "of the cluster; with --quick two at most", compare=False)
+    fewer: tuple[int, ...] = option(
+        (1, 3), "the cluster alone", "--only", action="store_const", const=()
+    )
 
 
 WHOLE = Amount()
@@ -73,11 +62,21 @@ class SpeedTarget:
     rate: float
     mean_ms: float
 
-    def __str__(self) -> str:
-        return (
-            f"{self.replicas} replicas, {self.users:,} users: more than {self.rate:,.0f}"
-            f" requests/s, mean below {self.mean_ms / 1000:g} s"
+    def judge(self, rows: Sequence[dict[str, Any]]) -> Target:
+        """Judge by the rows of loadtest.csv."""
+        kind = (str(self.replicas), str(self.users))
+        rows = [row for row in rows if (row["replicas"], row["users"]) == kind]
+        what = f"{self.replicas} replicas, {self.users:,} users"
+        wanted = f"> {self.rate:,.0f}/s, < {self.mean_ms / 1000:g} s"
+        if not rows:
+            return Target(what, wanted)
+        rate, mean_ms = (
+            median(float(row[key]) for row in rows) for key in ("requests/s", "mean ms")
         )
+        is_reached = rate > self.rate and mean_ms < self.mean_ms
+        times = f", median of {len(rows)}" if len(rows) > 1 else ""
+        found = f"{rate:,.0f}/s, {mean_ms / 1000:.3f} s{times}"
+        return Target(what, wanted, is_reached, found)
 
 
 TARGETS = (SpeedTarget(10, OLD_TEN_USERS, *OLD_TEN), SpeedTarget(3, OLD_MOST_USERS, *OLD_MOST))
@@ -88,12 +87,8 @@ class Step:
     users: int
     replicas: int
     figures: dict[str, Any]
-    #: CPU time of each part in cores, including the ramp.
+    #: CPU time of each part in cores.
     cores: dict[str, float]
-
-    @property
-    def kept(self) -> bool:
-        return bool(self.figures["verdict"] != "BROKEN")
 
     @property
     def rate(self) -> float:
@@ -105,27 +100,23 @@ class Step:
 
     @property
     def overshoot(self) -> bool:
-        return any(
-            each["kept"] is False
-            for each in self.figures["findings"]
-            if each["promise"].startswith("cap")
-        )
+        findings = self.figures["findings"]
+        return any(each["kept"] is False for each in findings if each["promise"].startswith("cap"))
 
     def share(self, kind: str) -> float:
         kinds, total = self.figures["kinds"], self.figures["total"]["requests"]
         count = sum(kinds[name]["requests"] for name in KINDS[kind] if name in kinds)
         return count / total if total else 0.0
 
-    def row(self, cap: int) -> dict[str, object]:
+    def row(self, cap: int) -> dict[str, str]:
+        """Return the row of the report and of loadtest.csv."""
         total = self.figures["total"]
-        return {
+        values: dict[str, object] = {
             "replicas": self.replicas,
             "users": self.users,
             "requests/s": f"{self.rate:.0f}",
             "mean ms": f"{self.mean_ms:.0f}",
-            "p50": f"{total['p50_ms']:.0f}",
-            "p95": f"{total['p95_ms']:.0f}",
-            "p99": f"{total['p99_ms']:.0f}",
+            **{name: f"{total[f'{name}_ms']:.0f}" for name in ("p50", "p95", "p99")},
             "failures": sum(self.figures["errors"].values()),
             "peak sessions": self.figures["peak_sessions"],
             "peak at the origin": self.figures["peak_inside"],
@@ -134,24 +125,16 @@ class Step:
             **{kind: f"{self.share(kind):.1%}" for kind in KINDS},
             "verdict": self.figures["verdict"],
         }
+        return {name: "" if value is None else str(value) for name, value in values.items()}
 
     def __str__(self) -> str:
-        cores = ", ".join(f"{name} {used:.2f}" for name, used in self.cores.items())
-        figures = self.figures
+        figures, cores = self.figures, self.cores.items()
         return (
             f"{self.replicas:>2} replicas, {self.users:>5} users: {self.rate:>6.0f} requests/s, "
             f"mean {self.mean_ms:.0f} ms, peak {figures['peak_sessions']} sessions "
             f"({figures['peak_inside']} at the origin), {figures['verdict']}; "
-            f"cores: {cores}"
+            f"cores: {', '.join(f'{name} {used:.2f}' for name, used in cores)}"
         )
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--replicas", type=int, help="of the cluster; with --quick two at most")
-    parser.add_argument("--users", type=int, nargs="+", help="other steps")
-    parser.add_argument(
-        "--only", dest="fewer", action="store_const", const=(), help="the cluster alone"
-    )
 
 
 def measure_reports(amount: Amount) -> Iterator[Report]:
@@ -179,93 +162,13 @@ def _run_step(plan: Amount, replicas: int, users: int) -> Step:
         replicas=replicas, rooms={"shop": room}, origin=ORIGIN, locations=gated("/", *TO_ORIGIN),
         settings={"log_level": "warning", **BY_DEFAULT}, stamps=True, sockets=True,
     ) as site:  # fmt: skip
-        report = site.folder / "load.json"
-        before, began = cpu_by_part(site), time.monotonic()
-        output = _load(plan, site, users, report)
-        lasted = time.monotonic() - began
-        cores = {name: (now - before[name]) / lasted for name, now in cpu_by_part(site).items()}
-        cores["everything else"] -= sum(cores.values()) - cores["everything else"]
-        if not report.exists():
-            raise SystemExit(f"the load generator made no report:\n{output}")
-        figures: dict[str, Any] = json.loads(report.read_text())
-        if figures["verdict"] == "BROKEN":
-            print(output)
+        figures, cores = measure_load(
+            site, users, max(1.0, users / SPAWN) + plan.warm_up_s, plan.measured_s,
+            mix="shopper=95,api=5", think=THINK_S, stay=STAY, abandon=0.01, silent=0.005,
+            ops=site.ops[0], admin_token=ADMIN_TOKEN, cap=plan.cap,
+            origin_log=site.folder / "hits.log",
+        )  # fmt: skip
     return Step(users=users, replicas=replicas, figures=figures, cores=cores)
-
-
-def cpu_by_part(site: Site) -> dict[str, float]:
-    """Return the CPU seconds so far by part. The last value is that of the whole machine."""
-    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return {
-        "nginx": cpu_seconds([site.nginx.pid]),
-        "replicas": cpu_seconds(replica.pid for replica in site.replicas),
-        "Redis": cpu_seconds([site.redis.pid]),
-        "site": cpu_seconds([site.origin.pid]),
-        "load generator": ended.ru_utime + ended.ru_stime,
-        "everything else": busy_seconds(with_steal=True),
-    }
-
-
-def _load(plan: Amount, site: Site, users: int, report: Path) -> str:
-    """Load the site. Return the output of Locust."""
-    ramp = max(1.0, users / SPAWN)
-    values = {
-        "room": "shop", "mix": "shopper=95,api=5", "think": THINK_S, "stay": STAY,
-        "abandon": 0.01, "silent": 0.005, "client": "lean", "ops": site.ops[0],
-        "admin_token": ADMIN_TOKEN, "cap": plan.cap, "origin_log": site.folder / "hits.log",
-        "warm_up": ramp + plan.warm_up_s, "report": report,
-    }  # fmt: skip
-    seconds = round(ramp + plan.warm_up_s + plan.measured_s)
-    with run_locust(site.url, users, seconds, values) as process:
-        return process.communicate(timeout=seconds + 60)[0]
-
-
-@contextmanager
-def run_locust(
-    url: str, users: int, seconds: int, values: dict[str, object]
-) -> Iterator[subprocess.Popen[str]]:
-    """Start Locust, with `values` for the options of the suite. Stop it at the end."""
-    values = {"allow_untested": True, **values}
-    environment = {
-        **os.environ,
-        **{f"WAITROOM_LOAD_{name.upper()}": str(value) for name, value in values.items()},
-    }
-    port = str(free_port())
-    command = [
-        str(Path(sys.executable).parent / "locust"), "-f", "loadtest/locustfile.py", "--headless",
-        "--host", url, "-u", str(users), "-r", str(SPAWN), "-t", f"{seconds}s",
-        "--processes", str(GENERATORS), "--only-summary", "--loglevel", "WARNING",
-        "--master-bind-port", port, "--master-port", port,
-    ]  # fmt: skip
-    process = subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, start_new_session=True,
-    )  # fmt: skip
-    try:
-        yield process
-    finally:
-        _end(process)
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    """Stop the load generator and its workers, which are a separate session."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, number)
-        except ProcessLookupError:
-            return
-        try:
-            process.wait(5)
-        except subprocess.TimeoutExpired:
-            continue
-
-
-def raise_limits() -> None:
-    """Allow thousands of connections, for this process and its children."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = NOFILE if hard == resource.RLIM_INFINITY else min(NOFILE, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def report(amount: Amount, steps: Sequence[Step]) -> Report:
@@ -275,68 +178,25 @@ def report(amount: Amount, steps: Sequence[Step]) -> Report:
     writer.writeheader()
     writer.writerows(rows)
     shown = typical(steps)
-    files: dict[str, Figure | str] = {
-        "loadtest.csv": text.getvalue(),
-        "loadtest.svg": _draw(shown),
-    }
-    problems = [f"a verdict is broken: {step}" for step in steps if not step.kept]
+    files: dict[str, Figure | str] = {"loadtest.csv": text.getvalue(), "loadtest.svg": _draw(shown)}
+    broken = [step for step in steps if step.figures["verdict"] == WORDS[False]]
+    problems = [f"a verdict is broken: {step}" for step in broken]
     if amount == WHOLE:
         findings = [each for step in steps for each in step.figures["findings"]]
         tested = {each["promise"] for each in findings if each["kept"] is not None}
         untested = sorted({each["promise"] for each in findings} - tested)
         problems += [f"not tested in any step: {promise}" for promise in untested]
-    title, paragraphs = "A room under load", _paragraphs(amount, steps, shown)
-    return Report("loadtest", title, paragraphs, steps, files, problems)
-
-
-def _paragraphs(amount: Amount, steps: Sequence[Step], shown: Sequence[Step]) -> list[str]:
-    words = {True: "reached", False: "not reached", None: "not measured"}
-    rows = [{name: str(value) for name, value in step.row(amount.cap).items()} for step in shown]
-    reached = targets(steps)
-    cores = [
-        [f"{step.replicas}", f"{step.users}", *(f"{used:.2f}" for used in step.cores.values())]
-        for step in shown
-    ]
-    verdicts = [
-        f"* {step.replicas} replicas, {step.users} users, {each['promise']}:"
-        f" {WORDS[each['kept']]} ({each['text']})"
-        for step in steps
-        for each in step.figures["findings"]
-    ]
-    return [
-        (f"`make loadtest`. Cap {amount.cap:,}: users beyond it wait and poll as advised. Each"
-        f" step is measured for {amount.measured_s:g} s, with a fresh site; those with a target"
-        " several times, of which the one in the middle is shown. Users pause 0.25 s on"
-        " average between two requests, stay for 60 and leave; then somebody new arrives."
-        " Load generator, nginx, Redis, the replicas and the site behind them shared the machine."),
-        "## Targets",
-        table(["target", "", "measured"], [[what, words[is_], by] for what, is_, by in reached],
-              words=3),
-        ("The targets are the figures of the waiting room in nginx, Lua and Redis that Waitroom"
-        " replaces, by its own account (`loadtest/baselines/lua` rebuilds its design;"
-        " `make bench` runs both on one machine)."
-        f" One machine at its best: {OLD_ONE[0]:g} requests/s with a mean of {OLD_ONE[1] / 1000:g}"
-        f" s. Ten machines: {OLD_TEN[0]:,} requests/s at {OLD_TEN_USERS:,} users with a mean of"
-        f" {OLD_TEN[1] / 1000:g} s, and at {OLD_MOST_USERS:,} users still more than"
-        f" {OLD_MOST[0]:,} requests/s within 0.3 to 0.6 s. Its machines are not known to us."),
-        (f"**What this does not show.** Here ten replicas are ten processes that share the"
-        f" {os.cpu_count()} cores of this machine with everything else, not ten machines: more"
-        " replicas bring no more speed. Most passes are answered by nginx alone, by a stamp or a"
-        " verdict that it keeps, and ask no replica. What replicas can do, and what more machines"
-        " would bring: `make bench-scaling`."),
-        "## Figures",
-        table(list(rows[0]), [list(row.values()) for row in rows], words=0),
-        ("Times are milliseconds, over all requests. Passes were answered by the site, polls by"
-        " the status endpoint; arrivals are first requests and denied ones; the rest is leaving."
-        " Peak sessions: asked of the ops listener once a second; at the origin: the most"
-        " visits at once, each from its first request there to its last."),
-        "![requests per second and mean response time](loadtest.svg)",
-        "## Cores used",
-        table(["replicas", "users", *steps[0].cores], cores, words=0),
-        "Where everything else used much, something else was running, and the figures are too low.",
-        "## Verdicts",
-        "\n".join(verdicts),
-    ]  # fmt: skip
+    over = [step for step in steps if step.overshoot]
+    targets = [target.judge(rows) for target in TARGETS]
+    found = f"{len(steps)} steps, {len(over)} over"
+    targets.append(Target("overshoot, in every step", "0", not over, found))
+    values = {
+        "amount": amount, "steps": steps, "shown": shown, "words": WORDS, "cores": os.cpu_count(),
+        "rows": [step.row(amount.cap) for step in shown], "old_one": OLD_ONE,
+        "old_ten": OLD_TEN, "old_ten_users": OLD_TEN_USERS,
+        "old_most": OLD_MOST, "old_most_users": OLD_MOST_USERS,
+    }  # fmt: skip
+    return Report("loadtest", values, steps, files, problems, targets)
 
 
 def typical(steps: Sequence[Step]) -> list[Step]:
@@ -345,23 +205,6 @@ def typical(steps: Sequence[Step]) -> list[Step]:
     for step in steps:
         by_kind.setdefault((step.replicas, step.users), []).append(step)
     return [sorted(of, key=lambda step: step.rate)[len(of) // 2] for of in by_kind.values()]
-
-
-def targets(steps: Sequence[Step]) -> list[tuple[str, bool | None, str]]:
-    """Return each target, whether it was reached (None if not measured), and the figures."""
-    rows: list[tuple[str, bool | None, str]] = []
-    for target in TARGETS:
-        of = [s for s in steps if (s.replicas, s.users) == (target.replicas, target.users)]
-        if not of:
-            rows.append((str(target), None, ""))
-            continue
-        rate, mean_ms = (median(getattr(step, name) for step in of) for name in ("rate", "mean_ms"))
-        times = f", median of {len(of)}" if len(of) > 1 else ""
-        figures = f"{rate:,.0f} requests/s, mean {mean_ms / 1000:.3f} s{times}"
-        rows.append((str(target), rate > target.rate and mean_ms < target.mean_ms, figures))
-    over = [step for step in steps if step.overshoot]
-    rows.append(("overshoot 0, in every step", not over, f"{len(steps)} steps, {len(over)} over"))
-    return rows
 
 
 def _draw(steps: Sequence[Step]) -> Figure:

@@ -5,23 +5,22 @@ Replicas refresh and sweep, and everybody polls. The rooms' code is the product'
 rooms/service.py on; HTTP is left out. Redis' time stands still until the opening, and then runs.
 """
 
-import argparse
 import asyncio
-import os
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from statistics import median
-from typing import Any, TypeVar
+from typing import Any
 
 import uvloop
 from redis.asyncio import Redis
 
-from loadtest.redis_server import redis_server
-from loadtest.report import Report, bold, table
-from loadtest.rounds import describe_loads
+from loadtest.amount import option
+from loadtest.callers import ask_each
+from loadtest.redis_server import redis_server, room_store
+from loadtest.report import Report
+from loadtest.rounds import Rounds
 from sidecar.kit.clock import StoreClock
 from sidecar.lottery.commitment import sort_by_lot
 from sidecar.lottery.service import Draws
@@ -30,7 +29,6 @@ from sidecar.rooms.bearer import Bearer
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.service import WaitingRoom
 from sidecar.rooms.settings import RoomSettings
-from sidecar.rooms.store.scripts import RoomStore
 from sidecar.storage.redis.driver_errors import text
 from sidecar.storage.redis.lua_source import library
 from sidecar.visitors.answer import Answer
@@ -53,14 +51,13 @@ _AT_ONCE = 2000
 _LAST_POLL_MS = 20_000
 _CLASSES = ("", "member", "partner")
 
-_Item = TypeVar("_Item")
 #: Durations in ms by name of script or command.
 Durations = dict[str, list[float]]
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    visitors: int = 100_000
+    visitors: int = option(100_000, "another number than 100,000")
     #: Number of visitors of all classes who join while those of the pre-queue poll.
     latecomers: int = 5_000
     replicas: int = 4
@@ -85,7 +82,7 @@ class Opening:
     #: Durations before the opening, and from the opening on.
     before: Durations
     after: Durations
-    load: float
+    visitors: int
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -93,18 +90,27 @@ class Opening:
         """Return the longest time that a script blocked Redis after the opening."""
         return max(max(ms) for name, ms in self.after.items() if name.endswith(".lua"))
 
+    @property
+    def first_ms(self) -> float:
+        return 1000 * self.first_s
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--visitors", type=int, help="another number than 100,000")
+    @property
+    def polls_per_s(self) -> float:
+        return self.visitors / self.answered_s
+
+    @property
+    def joins_per_s(self) -> float:
+        return self.visitors / self.joined_s
 
 
 def measure_reports(amount: Amount) -> Iterator[Report]:
-    openings = []
-    for number in range(amount.rounds):
-        openings.append(uvloop.run(measure_opening(amount)))
+    openings = Rounds[str, Opening](amount.rounds)
+    for [name] in openings.turns([NAME]):
+        opening = uvloop.run(measure_opening(amount))
+        openings.add(name, opening)
         print(
-            f"round {number + 1}: {openings[-1].longest_ms:.1f} ms, all answered after "
-            f"{openings[-1].answered_s:.1f} s (load {openings[-1].load:.1f})",
+            f"round {len(openings.loads)}: {opening.longest_ms:.1f} ms, all answered after "
+            f"{opening.answered_s:.1f} s (load {openings.loads[-1]:.1f})",
             flush=True,
         )
     yield report(openings, amount)
@@ -144,17 +150,13 @@ class Clock:
 
 def make_replica(redis: Redis, settings: RoomSettings, clock: Clock, number: int) -> WaitingRoom:
     own = StoreClock()
-    store = RoomStore(
-        redis, NAME, settings=settings.for_scripts(), clock=own, now_ms=clock, timeout_s=60,
-        replica=f"replica-{number}",
-    )  # fmt: skip
+    store = room_store(redis, NAME, settings, clock=own, now_ms=clock, replica=f"replica-{number}")
     draws = Draws(NAME, _KEYS, DrawsStore(redis, NAME, timeout_s=60))
     return WaitingRoom(NAME, settings, Tokens(NAME, _KEYS, own), store, own, draws=draws)
 
 
 async def measure_opening(amount: Amount) -> Opening:
     """Measure a round, with a new server."""
-    load = os.getloadavg()[0]
     async with redis_server() as server:
         redis, clock = server.redis, Clock(OPENS_MS - _LAST_POLL_MS)
         settings = settings_of(amount)
@@ -164,10 +166,10 @@ async def measure_opening(amount: Amount) -> Opening:
         await redis.config_set("slowlog-max-len", _LOG_LENGTH)
         await redis.slowlog_reset()
         began = time.perf_counter()
-        answers = await _ask(lambda _: _join(rooms[0]), range(amount.visitors))
+        answers = await ask_each(lambda _: _join(rooms[0]), range(amount.visitors), _AT_ONCE)
         joined_s = time.perf_counter() - began
         tickets = [answer.token for answer in answers if isinstance(answer.token, Ticket)]
-        await _ask(lambda ticket: _poll(rooms[0], ticket), tickets)
+        await ask_each(lambda ticket: _poll(rooms[0], ticket), tickets, _AT_ONCE)
         before = await _take_durations(redis)
         random.Random(1).shuffle(tickets)
         clock.still_ms = OPENS_MS
@@ -175,7 +177,7 @@ async def measure_opening(amount: Amount) -> Opening:
         first_s, last_s, called, problems = await _open(rooms, tickets, amount)
         after = await _take_durations(redis)
         problems += await _find_misplaced(redis, rooms[0], tickets, amount)
-    return Opening(joined_s, first_s, last_s, called, before, after, load, problems)
+    return Opening(joined_s, first_s, last_s, called, before, after, amount.visitors, problems)
 
 
 async def _take_durations(redis: Redis) -> Durations:
@@ -204,8 +206,9 @@ async def _open(
     others = [asyncio.create_task(_repeat(room.refresh)) for room in rooms]
     # Real replicas sweep far less often.
     others.append(asyncio.create_task(_repeat(rooms[-1].store.sweep)))
-    late = asyncio.create_task(_ask(lambda n: _join(rooms[1 % len(rooms)], _CLASSES[n % 3]),
-                                    range(amount.latecomers), at_once=200))  # fmt: skip
+    late = asyncio.create_task(ask_each(
+        lambda n: _join(rooms[1 % len(rooms)], _CLASSES[n % 3]), range(amount.latecomers), 200
+    ))  # fmt: skip
     answered_s: list[float] = []
 
     async def ask(ticket: Ticket) -> Answer:
@@ -213,7 +216,7 @@ async def _open(
         answered_s.append(time.perf_counter() - began)
         return answer
 
-    answers = await _ask(ask, tickets)
+    answers = await ask_each(ask, tickets, _AT_ONCE)
     latecomers = await late
     for task in others:
         task.cancel()
@@ -244,20 +247,6 @@ async def _find_misplaced(
     return []
 
 
-async def _ask(
-    ask: Callable[[_Item], Awaitable[Answer]], items: Iterable[_Item], at_once: int = _AT_ONCE
-) -> list[Answer]:
-    """Return an answer for each item. `at_once` calls run concurrently."""
-    answers: list[Answer] = []
-    left = iter(items)
-
-    async def work() -> None:
-        answers.extend([await ask(item) for item in left])
-
-    await asyncio.gather(*(work() for _ in range(at_once)))
-    return answers
-
-
 async def _join(room: WaitingRoom, class_name: str = "") -> Answer:
     bearer = Bearer(class_name=class_name, has_waited=True)
     return await room.check(None, may_join=True, from_page=True, bearer=bearer)
@@ -273,79 +262,28 @@ async def _repeat(call: Callable[[], Awaitable[object]]) -> None:
         await asyncio.sleep(REFRESH_MS / 1000)
 
 
-# The report ---------------------------------------------------------------------------------------
-
-_HOW = (
-    "{amount.visitors:,} in the pre-queue of a redis-server (unix socket), joined and polling "
-    "through the room's code (`sidecar/rooms/service.py`); HTTP is left out. Then the opening: "
-    "{amount.replicas} replicas refresh every second, one sweeps every second, "
-    "{amount.latecomers:,} latecomers of all classes join, and all of the pre-queue poll through "
-    "one replica, as fast as that can. The room has two lines with weights, two classes and "
-    "{cap:,} slots, which are all given at once. {amount.rounds} rounds, each with a server of its "
-    "own; Redis, the replicas and the visitors shared this machine. {loads}"
-)
-_HELD = (
-    "Time by Redis' own slow log, of what took longer than 0.1 ms, ms: the median of those, and "
-    "the longest of each round (median and worst of the rounds)."
-)
-
-
-def find_problems(openings: Sequence[Opening]) -> list[str]:
-    problems = [problem for opening in openings for problem in opening.problems]
-    longest_ms = median(opening.longest_ms for opening in openings)
+def report(openings: Rounds[str, Opening], amount: Amount) -> Report:
+    made = openings.of(NAME)
+    problems = [problem for opening in made for problem in opening.problems]
+    longest_ms = openings.median(NAME, "longest_ms")
     if longest_ms > GOAL_MS:
         problems.append(f"a script held Redis for {longest_ms:.1f} ms, more than {GOAL_MS}")
-    return problems
+    figures = {"amount": amount, "goal_ms": GOAL_MS, "rounds": made}
+    values = {
+        "amount": amount, "cap": settings_of(amount).total_active_users, "openings": openings,
+        "after": _rank([each.after for each in made]),
+        "before": _rank([each.before for each in made]),
+        "value": lambda name: openings.values(NAME, name),
+    }  # fmt: skip
+    return Report("opening", values, figures, problems=problems)
 
 
-def report(openings: Sequence[Opening], amount: Amount) -> Report:
-    loads = describe_loads([opening.load for opening in openings])
-    problems = find_problems(openings)
-    paragraphs = [
-        _HOW.format(amount=amount, cap=max(1, amount.visitors // 50), loads=loads),
-        *bold(problems),
-        _summary(openings, amount),
-        "## What held Redis",
-        _HELD,
-        "From the opening on:",
-        _held([opening.after for opening in openings]),
-        "Before it, while they came and waited:",
-        _held([opening.before for opening in openings]),
-    ]
-    figures = {"amount": amount, "goal_ms": GOAL_MS, "rounds": openings}
-    return Report("opening", "An opening, measured", paragraphs, figures, problems=problems)
-
-
-def _summary(openings: Sequence[Opening], amount: Amount) -> str:
-    def row(what: str, values: list[float], form: str, worst: Callable[..., float]) -> list[str]:
-        return [what, f"{median(values):{form}}", f"{worst(values):{form}}"]
-
-    n = amount.visitors
-    rows = [
-        row("the longest that a script held Redis, ms",
-            [each.longest_ms for each in openings], ".1f", max),
-        ["places known to the store after the opening, s", "0", "0"],
-        row("the first visitor answered, ms", [1000 * e.first_s for e in openings], ".0f", max),
-        row("all visitors answered, by one replica, s",
-            [each.answered_s for each in openings], ".1f", max),
-        row("polls a second meanwhile", [n / each.answered_s for each in openings], ",.0f", min),
-        row("joins a second before", [n / each.joined_s for each in openings], ",.0f", min),
-    ]  # fmt: skip
-    return table(["", "median round", "worst round"], rows)
-
-
-def _held(rounds: Sequence[Durations]) -> str:
-    names = sorted(
-        {name for each in rounds for name in each},
-        key=lambda name: (not name.endswith(".lua"), -max(max(e.get(name, [0])) for e in rounds)),
-    )
-    rows = []
-    for name in names:
-        values = [each[name] for each in rounds if name in each]
-        most = [max(each) for each in values]
-        rows.append([
-            name, f"{median(len(each) for each in values):,.0f}",
-            f"{median(value for each in values for value in each):.2f}",
-            f"{median(most):.2f}", f"{max(most):.2f}",
-        ])  # fmt: skip
-    return table(["command", "a round", "median", "longest, median", "longest, worst"], rows)
+def _rank(rounds: Sequence[Durations]) -> dict[str, list[list[float]]]:
+    """Return the durations of each round by command: scripts first, and then the longest first."""
+    held: dict[str, list[list[float]]] = {}
+    for durations in rounds:
+        for name, some in durations.items():
+            held.setdefault(name, []).append(some)
+    longest = {name: max(map(max, some)) for name, some in held.items()}
+    names = sorted(held, key=lambda name: (not name.endswith(".lua"), -longest[name]))
+    return {name: held[name] for name in names}

@@ -3,13 +3,16 @@
 import random
 from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from redis.asyncio import Redis
 
+from sidecar.kit.clock import StoreClock
 from sidecar.rooms.redis_keys import room_key
+from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.store.scripts import RoomStore
 from sidecar.storage.redis.connect import close, connect
 from sidecar.storage.redis.lua_source import library
 from sidecar.visitors.model import Ticket
@@ -38,10 +41,22 @@ class Cost:
     #: Wall-clock time (SLOWLOG), which other programs may lengthen.
     longest_ms: float = 0
 
-    def as_dict(self) -> dict[str, Any]:
-        each = self.cpu_us / max(1, self.visitors)
-        inside = self.script_us / max(1, self.visitors)
-        return {**asdict(self), "cpu_us_each": each, "script_us_each": inside}
+    @property
+    def cpu_ms(self) -> float:
+        return self.cpu_us / 1000
+
+    @property
+    def cpu_us_each(self) -> float:
+        """Return the CPU time for a visitor, or for a script if it is about no visitors."""
+        return self.cpu_us / (self.visitors or self.scripts)
+
+    @property
+    def script_us_each(self) -> float:
+        return self.script_us / (self.visitors or self.scripts)
+
+    @property
+    def longest(self) -> str:
+        return f"{self.longest_cpu_ms:.1f} ({self.longest_ms:.1f})"
 
 
 @dataclass
@@ -107,6 +122,12 @@ class Meter:
         self.cost.cpu_us += cpu_us
         self.cost.longest_cpu_ms = max(self.cost.longest_cpu_ms, cpu_us / scripts / 1000)
         return answer
+
+
+def room_store(redis: Redis, name: str, settings: RoomSettings, **more: Any) -> RoomStore:
+    """Create the store of a room. `more` is for RoomStore."""
+    more = {"clock": StoreClock(), "timeout_s": 60, **more}
+    return RoomStore(redis, name, settings=settings.for_scripts(), **more)
 
 
 @asynccontextmanager

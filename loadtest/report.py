@@ -1,23 +1,29 @@
 """Reports of measurements: Markdown and charts, and JSON in a folder that git ignores.
 
+The texts are templates (Jinja), in which a filter formats numbers: `{{ 1234.5|n(1) }}` is 1,234.5.
+
 Charts are SVG: the same bytes for the same figures, legible on any background.
 """
 
 import json
-from collections.abc import Callable, Sequence
+import math
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from statistics import median
-from typing import Any, TypeVar
+from typing import Any
 
 import matplotlib as mpl
 
 mpl.use("svg")
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.figure import Figure
 from pydantic_core import to_json
 
-from loadtest.machine import Machine
+from loadtest.machine import describe
 
 #: Colours of what is measured, and of what it is measured against.
 OURS, PLAIN, OLD = "#0b7285", "#868e96", "#e8590c"
@@ -38,8 +44,6 @@ _STYLE: Any = {
     "legend.frameon": False,
 }
 
-_Run = TypeVar("_Run")
-
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -52,31 +56,33 @@ class Target:
     #: Where the time goes, and what would reach the target.
     why_not: str = ""
 
+    @property
+    def verdict(self) -> str:
+        return {True: "reached", False: "**not reached**", None: ""}[self.is_reached]
+
 
 @dataclass(slots=True)
 class Report:
     """A measurement's report: NAME.md, the files beside it, and data/NAME.json."""
 
     name: str
-    title: str
-    paragraphs: Sequence[str]
+    #: Values for the text, templates/NAME.md.j2.
+    values: dict[str, Any]
     #: All measured values, for the JSON.
     figures: Any
     #: Charts and texts by the names of their files.
     files: dict[str, Figure | str] = field(default_factory=dict)
     problems: Sequence[str] = ()
     targets: Sequence[Target] = ()
-    #: Versions of other software that took part.
-    versions: Sequence[str] = ()
 
-    def text(self, machine: Machine) -> str:
-        head = [f"# {self.title}", f"{'; '.join([str(machine), *self.versions])}."]
-        return "\n\n".join([*head, *self.paragraphs]) + "\n"
+    def text(self) -> str:
+        values = {"machine": describe(), "problems": self.problems, "targets": self.targets}
+        return render(self.name, **values, **self.values)
 
-    def write(self, folder: Path, machine: Machine) -> str:
+    def write(self, folder: Path) -> str:
         """Write all files into `folder`. Return the text."""
         (folder / "data").mkdir(parents=True, exist_ok=True)
-        text = self.text(machine)
+        text = self.text()
         (folder / f"{self.name}.md").write_text(text)
         for name, content in self.files.items():
             if isinstance(content, str):
@@ -85,7 +91,7 @@ class Report:
                 metadata = {"Date": None, "Creator": None}
                 content.savefig(folder / name, format="svg", metadata=metadata)
         document = {
-            "machine": machine,
+            "machine": describe(),
             "problems": self.problems,
             "targets": self.targets,
             "figures": self.figures,
@@ -109,27 +115,57 @@ def new_figure(width: float = 8, height: float = 4) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, words: int = 1) -> str:
-    """Return a Markdown table. Columns after the first `words` are figures, aligned right."""
-    lines = [head, ["---" if i < words else "---:" for i in range(len(head))], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def bold(problems: Sequence[str]) -> list[str]:
-    """Return a paragraph for each problem."""
-    return [f"**{problem}.**" for problem in problems]
-
-
 def count(number: int, what: str) -> str:
     """Return a number with its noun: "1 round", "5 rounds"."""
     return f"{number} {what}{'s' * (number != 1)}"
 
 
-def median_of(runs: Sequence[_Run], value: Callable[[_Run], float]) -> float:
-    return float(median(map(value, runs)))
+def percentile(values: Iterable[float], share: float) -> float:
+    """Return a percentile by nearest rank."""
+    ranked = sorted(values)
+    return ranked[max(0, math.ceil(share * len(ranked)) - 1)]
 
 
-def spread(rates: Sequence[float]) -> str:
-    """Return half the distance between the best and the worst round, of the median; "" of one."""
-    half = (max(rates) - min(rates)) / 2 / median(rates)
-    return f"±{half:.0%}" if len(rates) > 1 else ""
+def _format_number(value: float | None, digits: int = 0) -> str:
+    return "" if value is None else f"{value:,.{digits}f}"
+
+
+def _row(*cells: Any) -> str:
+    """Return a row of a Markdown table. A cell may be several."""
+    flat = (each for cell in cells for each in ([cell] if isinstance(cell, str | int) else cell))
+    return f"| {' | '.join(map(str, flat))} |"
+
+
+def _head(words: int, *cells: Any) -> str:
+    """Return the head of a table. Columns after the first `words` are figures, aligned right."""
+    head = _row(*cells)
+    columns = head.count(" | ") + 1
+    return f"{head}\n{_row(['---'] * words, ['---:'] * (columns - words))}"
+
+
+def _bold(problems: Sequence[str]) -> str:
+    """Return a paragraph for each problem."""
+    return "\n\n".join(f"**{problem}.**" for problem in problems)
+
+
+def _median(values: Iterable[Any], attribute: str = "") -> float:
+    """Return the median of numbers, or of an attribute of all items."""
+    return float(median(map(attrgetter(attribute), values) if attribute else values))
+
+
+def render(name: str, **values: Any) -> str:
+    """Return the text of a template. No two blank lines follow each other."""
+    text = _TEMPLATES.get_template(f"{name}.md.j2").render(**values)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+_TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).with_name("templates")),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_TEMPLATES.filters |= {"n": _format_number, "median": _median, "percentile": percentile}
+_TEMPLATES.globals |= {
+    "bold": _bold, "count": count, "head": _head, "max": max, "min": min, "row": _row, "zip": zip,
+}  # fmt: skip

@@ -1,12 +1,8 @@
 """How soon those who wait go on: contended leases beside redis-py's lock, the result of an instant
 job, and ten thousand waiting holders on one replica."""
 
-import argparse
 import asyncio
 import multiprocessing
-import os
-import re
-import resource
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,14 +15,14 @@ from typing import Any
 
 from redis import Redis
 
-from loadtest.report import NOT_MEASURED, Report, Target, bold, table
-from loadtest.rounds import describe_loads
+from loadtest.callers import Connection, prepare
+from loadtest.generator import raise_limits
+from loadtest.report import Report, Target
+from loadtest.rounds import Rounds
 from tests.support.processes import WAITROOM
 from tests.support.service import TOKEN, Service
 from tests.support.target import run_target
 from waitroom import Client
-
-__all__ = ["QUICK", "WHOLE", "add_options", "measure_reports"]
 
 PROCESSES, GRANTS, HOLD_S = 3, 6, 0.05
 RULES = """
@@ -39,14 +35,7 @@ instant = {{url = "{url}", private = true, concurrency = 4}}
 contended = {{term = "60s"}}
 crowded = {{term = "1h"}}
 """
-_HOW = (
-    f"{PROCESSES} processes take one lease {GRANTS} times each and hold it for "
-    f"{HOLD_S * 1000:g} ms, with the blocking client and with redis-py's lock (its default sleep). "
-    "The gap is the time from the end of one hold to the beginning of the next. A job's call "
-    "answers at once; its time is from the submission to the result, by `jobs.submit` and "
-    "`jobs.wait`. One replica and one redis-server on this machine; medians of {rounds} rounds. "
-    "{loads}"
-)
+LEASE, LOCK = "Waitroom's lease", "redis-py's lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,19 +72,13 @@ class Crowd:
 
 @dataclass(slots=True)
 class Figures:
-    ours: list[Contended] = field(default_factory=list)
-    lock: list[Contended] = field(default_factory=list)
+    contended: Rounds[str, Contended]
     jobs_ms: list[float] = field(default_factory=list)
     crowd: Crowd | None = None
-    loads: list[float] = field(default_factory=list)
-
-
-def add_options(_: argparse.ArgumentParser) -> None:
-    """Add no options."""
 
 
 def measure_reports(amount: Amount) -> Iterator[Report]:
-    figures = Figures()
+    figures = Figures(Rounds(amount.rounds))
     with TemporaryDirectory() as name, run_target(Path(name)) as target:
         rules = RULES.format(folder=name, url=target.url)
         with Service(rules, replicas=1) as service:
@@ -103,13 +86,12 @@ def measure_reports(amount: Amount) -> Iterator[Report]:
                 "worker", [WAITROOM, "run-jobs", "--config", str(service.folder / "replica-0.toml")]
             )
             url, store = service.urls[0], service._store  # noqa: SLF001
-            for _ in range(amount.rounds):
-                figures.loads.append(os.getloadavg()[0])
-                figures.lock.append(_contend(partial(_hold_locks, store)))
-                figures.ours.append(_contend(partial(_hold_leases, url)))
+            holders = [(LEASE, partial(_hold_leases, url)), (LOCK, partial(_hold_locks, store))]
+            for turn in figures.contended.turns(holders):
+                for name_of_lock, hold in turn:
+                    figures.contended.add(name_of_lock, _contend(hold))
                 figures.jobs_ms += _run_jobs(url, amount.jobs)
-            pid = service.replicas[0].pid
-            figures.crowd = asyncio.run(_crowd(amount, url, store, pid))
+            figures.crowd = asyncio.run(_crowd(amount, url, store, service.replicas[0].pid))
     yield _report(amount, figures)
 
 
@@ -175,52 +157,38 @@ def _run_jobs(url: str, number: int) -> list[float]:
 
 async def _crowd(amount: Amount, url: str, store: str, pid: int) -> Crowd:
     """Let holders wait with open requests, then release the lease from holder to holder."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 65_536)), hard))
-    host, port = url.removeprefix("http://").split(":")
+    raise_limits()
     redis: Any = Redis.from_url(store)
-    head = f"HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {TOKEN}\r\n"
 
-    async def send(writer: asyncio.StreamWriter, line: str, body: bytes = b"") -> None:
-        writer.write(f"{line} {head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-        await writer.drain()
-
-    async def read(reader: asyncio.StreamReader) -> bytes:
-        answer = await reader.readuntil(b"\r\n\r\n")
-        length = re.search(rb"(?i)content-length: (\d+)", answer)
-        return await reader.readexactly(int(length[1]) if length else 0)
-
-    def calls() -> int:
+    def count_calls() -> int:
         return int(redis.info("commandstats")["cmdstat_fcall"]["calls"])
 
-    reader, writer = await asyncio.open_connection(host, port)
-    path = "/v1/leases/crowded/a"
-    await send(writer, f"POST {path}", b'{"holder": "h0"}')
-    await read(reader)
+    path = "leases/crowded/a"
+    owner = await Connection.open(url)
+    await owner.ask(prepare("POST", path, {"holder": "h0"}))
     before_kb = _read_memory_kb(pid)
     waiting = []
     for number in range(1, amount.waiters + 1):
-        pair = await asyncio.open_connection(host, port)
-        await send(pair[1], f"POST {path}?wait=60", f'{{"holder": "h{number}"}}'.encode())
-        waiting.append(pair)
+        holder = await Connection.open(url)
+        holder.send(prepare("POST", f"{path}?wait=60", {"holder": f"h{number}"}))
+        waiting.append(holder)
         if number % 100 == 0:
-            await send(writer, f"GET {path}?holder=nobody")
-            await read(reader)
+            await owner.ask(prepare("GET", f"{path}?holder=nobody"))
     megabytes = (_read_memory_kb(pid) - before_kb) / 1024
-    count, began_s = calls(), time.monotonic()
+    calls, began_s = count_calls(), time.monotonic()
     await asyncio.sleep(amount.idle_s)
-    per_s = (calls() - count) / (time.monotonic() - began_s)
+    per_s = (count_calls() - calls) / (time.monotonic() - began_s)
     gaps_ms = []
     for number in range(amount.releases):
         released_s = time.monotonic()
-        await send(writer, f"DELETE {path}?holder=h{number}")
-        granted = await read(waiting[number][0])
+        owner.send(prepare("DELETE", f"{path}?holder=h{number}"))
+        granted = await waiting[number].read()
         gaps_ms.append((time.monotonic() - released_s) * 1000)
         if b'"granted"' not in granted:
             raise RuntimeError(f"the next holder was told {granted!r}")
-        await read(reader)
-    for _, each in [*waiting, (reader, writer)]:
-        each.close()
+        await owner.read()
+    for connection in (owner, *waiting):
+        connection.close()
     return Crowd(amount.waiters, megabytes, per_s, median(gaps_ms))
 
 
@@ -233,43 +201,15 @@ def _read_memory_kb(pid: int) -> int:
 
 
 def _report(amount: Amount, figures: Figures) -> Report:
-    rows = [
-        [
-            name,
-            f"{median(run.seconds for run in runs):.2f} s",
-            f"{median(run.gap_ms for run in runs):.1f} ms",
-            f"{max(run.worst_gap_ms for run in runs):.0f} ms",
-        ]
-        for name, runs in (("Waitroom's lease", figures.ours), ("redis-py's lock", figures.lock))
-    ]
-    gap_ms = median(run.gap_ms for run in figures.ours)
+    gap_ms = figures.contended.median(LEASE, "gap_ms")
     job_ms = median(figures.jobs_ms)
     targets = [
         Target("leases: idle gap between two holders", "≤ 30 ms", gap_ms <= 30, f"{gap_ms:.1f} ms"),
         Target("jobs: an instant call's result", "≤ 60 ms", job_ms <= 60, f"{job_ms:.1f} ms"),
     ]
     problems = [f"{t.what}: {t.figure}, wanted {t.wanted}" for t in targets if not t.is_reached]
-    return Report(
-        "waits",
-        "How soon those who wait go on",
-        [
-            _HOW.format(rounds=amount.rounds, loads=describe_loads(figures.loads)),
-            table([f"{PROCESSES * GRANTS} grants", "all", "median gap", "worst gap"], rows),
-            f"An instant job: {job_ms:.1f} ms from submission to result.",
-            _describe_crowd(figures.crowd),
-            *bold(problems),
-        ],
-        figures,
-        targets=targets,
-    )
-
-
-def _describe_crowd(crowd: Crowd | None) -> str:
-    if crowd is None:
-        return NOT_MEASURED
-    return (
-        f"**{crowd.waiters:,} waiting holders of one resource on one replica**, each with an open "
-        f"request: {crowd.megabytes:.0f} MB more memory of the replica, and "
-        f"{crowd.heartbeat_calls_per_s:.0f} Redis calls a second for all heartbeats. A release "
-        f"asks Redis about the next holder alone, who has the lease after {crowd.gap_ms:.1f} ms."
-    )
+    values = {
+        "amount": amount, "contended": figures.contended, "crowd": figures.crowd, "job_ms": job_ms,
+        "processes": PROCESSES, "grants": GRANTS, "hold_s": HOLD_S, "names": (LEASE, LOCK),
+    }  # fmt: skip
+    return Report("waits", values, figures, {}, problems, targets)

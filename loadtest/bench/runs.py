@@ -16,9 +16,15 @@ from pathlib import Path
 from typing import ClassVar
 
 from loadtest.machine import cpu_seconds, peak_memory_mb
+from loadtest.rounds import Rounds
 from tests.support.site import Servers, Site
 
 SCRIPT = Path(__file__).with_name("requests.lua")
+#: The systems, in the order of the report, and the kinds of processes.
+NAMES = {
+    "plain": "plain nginx", "bare": "bare handlers", "waitroom": "Waitroom", "lua": "Lua design",
+}  # fmt: skip
+KINDS = ("nginx", "replicas", "redis", "origin")
 CONNECTIONS = 64
 SAMPLE = 60
 #: Tolerance for requests in progress when wrk stopped, which only counters of a room include.
@@ -149,7 +155,6 @@ class Totals:
 class Run:
     workload: str
     system: str
-    round: int
     totals: Totals
     #: CPU seconds by kind of process.
     cpu: dict[str, float]
@@ -180,6 +185,15 @@ class Run:
         return 1000 * self.cpu_per_1000("nginx", "replicas")
 
     @property
+    def replicas_us(self) -> float:
+        return 1000 * self.cpu_per_1000("replicas")
+
+    @property
+    def own_ms(self) -> float:
+        """Return the CPU time of all processes except the site for an arrival in ms."""
+        return 1000 * self.own_cpu / self.arrivals
+
+    @property
     def own_cpu(self) -> float:
         """Return the CPU time of all processes except the site in seconds."""
         return sum(value for kind, value in self.cpu.items() if kind != "origin")
@@ -191,11 +205,28 @@ class Run:
     @property
     def cpu_per_waiting_minute(self) -> float:
         """Return the CPU time that a waiting visitor costs per minute in ms."""
-        return 1000 * self.polls_per_minute * self.own_cpu / self.arrivals
+        return self.polls_per_minute * self.own_ms
 
     @property
     def overshoot(self) -> int:
         return max(0, self.inside - self.cap)
+
+
+class Runs(Rounds[tuple[str, str], Run]):
+    """Runs by workload and system."""
+
+    def cases(self, workload: str) -> dict[tuple[str, str], str]:
+        """Return the titles of the systems that were measured."""
+        cases = {(workload, system): title for system, title in NAMES.items()}
+        return {case: title for case, title in cases.items() if case in self.runs}
+
+    def cpu_by_kind(self, case: tuple[str, str]) -> dict[str, float | None]:
+        """Return CPU seconds per 1,000 arrivals, None for processes that the system lacks."""
+        there = {kind for run in self.of(case) for kind in run.cpu}
+        return {
+            kind: self.median(case, lambda run: run.cpu_per_1000(kind)) if kind in there else None  # noqa: B023
+            for kind in KINDS
+        }
 
 
 def parse(output: str) -> Totals:
@@ -246,7 +277,7 @@ def fetch(connection: http.client.HTTPConnection, request: Request) -> Reply:
     return Reply(answer.status, answer.headers, answer.read())
 
 
-def measure(system: System, workload: str, number: int, *, warm_s: int, seconds: int) -> Run | None:
+def measure(system: System, workload: str, *, warm_s: int, seconds: int) -> Run | None:
     """Run a workload once. Return None if the system lacks the workload."""
     load = system.prepare(workload)
     if load is None:
@@ -280,7 +311,7 @@ def measure(system: System, workload: str, number: int, *, warm_s: int, seconds:
         if load.joins and joined < 0.99 * arrivals - SLACK:
             problems.append(f"{arrivals:.0f} arrivals took {joined} places")
     return Run(
-        workload=workload, system=system.name, round=number, totals=totals,
+        workload=workload, system=system.name, totals=totals,
         cpu={kind: after[kind] - before[kind] for kind in after},
         each=load.each, joined=joined,
         inside=then.inside if then else 0, cap=then.cap if then else 0,

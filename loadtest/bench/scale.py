@@ -11,22 +11,23 @@ import asyncio
 import heapq
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import cycle
-from typing import Any
 
 from matplotlib.figure import Figure
 from redis.asyncio import Redis
 
 from loadtest.redis_server import (
     NOW_MS,
+    Cost,
     Server,
     by_thousand,
     fill_line,
     fill_sessions,
     redis_server,
+    room_store,
 )
-from loadtest.report import OLD, OURS, PLAIN, new_figure, table
-from sidecar.kit.clock import StoreClock
+from loadtest.report import OLD, OURS, PLAIN, Target, new_figure, render
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
@@ -51,16 +52,10 @@ class Now:
         return self.ms
 
 
-def room_store(redis: Redis, room: str, now: Now, **settings: Any) -> RoomStore:
-    checked = RoomSettings.model_validate({"total_active_users": CAP, **settings})
-    return RoomStore(
-        redis, room, settings=checked.for_scripts(), clock=StoreClock(), now_ms=now, timeout_s=60
-    )
-
-
-def replicas(redis: Redis, room: str, now: Now, **settings: Any) -> list[RoomStore]:
+def replicas(redis: Redis, room: str, now: Now, cap: int = CAP) -> list[RoomStore]:
     """Create the stores that send scripts at the same time."""
-    return [room_store(redis, room, now, **settings) for _ in range(ALONE)]
+    settings = RoomSettings(total_active_users=cap)
+    return [room_store(redis, room, settings, now_ms=now) for _ in range(ALONE)]
 
 
 async def beats(stores: Sequence[RoomStore], tickets: Sequence[Ticket]) -> list[Standing]:
@@ -74,7 +69,23 @@ async def enters(stores: Sequence[RoomStore], number: int) -> list[Standing]:
     return await asyncio.gather(*(store.enter(new_visitor()) for store, _ in asked))
 
 
-async def measure_size(number: int, *, polls: int) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The costs of a room in which so many wait. Bytes are for each visitor."""
+
+    waiting: int
+    bytes_each: float
+    waiting_bytes_each: float
+    due_bytes_each: float
+    events_bytes_each: float
+    polls_bytes_each: float
+    #: In all.
+    stats_bytes: int
+    swept: int
+    scripts: dict[str, Cost]
+
+
+async def measure_size(number: int, *, polls: int) -> Size:
     """Measure a room in which `number` visitors wait."""
     now = Now()
     async with redis_server() as server:
@@ -84,23 +95,20 @@ async def measure_size(number: int, *, polls: int) -> dict[str, Any]:
         before = await server.used_memory()
         line = await fill_line(server.redis, "scale", number)
         taken = await server.used_memory() - before
-        memory = {name: await server.size("scale", name) for name in ("waiting", "due", "events")}
-        memory["stats"] = await server.size("scale", "stats")
+        keys = ("waiting", "due", "events")
+        each = {f"{key}_bytes_each": await server.size("scale", key) / number for key in keys}
+        stats_bytes = await server.size("scale", "stats")
         await _poll(server, stores, now, line, polls)
-        await _join(server, stores, replicas(server.redis, "open", now, total_active_users=10**6))
+        await _join(server, stores, replicas(server.redis, "open", now, 10**6))
         async with server.cost("snapshot") as meter:
             for _ in range(20):
                 await meter.script(store.snapshot())
         swept = await _sweep(server, store, now, line, number // 10)
         await _raise_cap(server, store)
-        return {
-            "waiting": number,
-            "bytes_each": taken / number,
-            "bytes": memory,
-            "polls_bytes_each": await _polls_bytes(server, line) / number,
-            "swept": swept,
-            "scripts": {name: cost.as_dict() for name, cost in server.costs.items()},
-        }
+        return Size(
+            number, taken / number, **each, stats_bytes=stats_bytes, swept=swept,
+            polls_bytes_each=await _polls_bytes(server, line) / number, scripts=server.costs,
+        )  # fmt: skip
 
 
 async def _poll(
@@ -182,97 +190,41 @@ async def _polls_bytes(server: Server, line: list[tuple[int, Ticket]]) -> int:
     return size
 
 
-def measure(quick: bool) -> dict[str, Any]:
-    sizes = (1_000, 10_000) if quick else (1_000, 10_000, 100_000, 1_000_000)
+def measure(quick: bool) -> list[Size]:
+    numbers = (1_000, 10_000) if quick else (1_000, 10_000, 100_000, 1_000_000)
     polls = 4_000 if quick else 20_000
-    return {"sizes": [asyncio.run(measure_size(size, polls=polls)) for size in sizes]}
+    return [asyncio.run(measure_size(number, polls=polls)) for number in numbers]
 
-
-# The report ---------------------------------------------------------------------------------------
-
-_BEYOND_CACHES = (
-    "A queue of a million takes a quarter of a GB, which no processor's cache holds: each step to "
-    "a visitor's entry waits for memory. The script sends the same commands as at 1,000. A queue "
-    "in parts, of which the one at the head stays in the caches, would reach it; a position would "
-    "then be a sum over the parts."
-)
 
 #: The targets of a room in which a million wait.
 TARGET_WAITING = 1_000_000
 POLL_US, VISITOR_BYTES, SCRIPT_MS = 18.0, 300.0, 5.0
 
 
-def reached(result: dict[str, Any]) -> list[tuple[str, float, float]]:
-    """Return name, measured value for the largest queue, and limit of each target."""
-    size = result["sizes"][-1]
-    longest = max(script["longest_cpu_ms"] for script in size["scripts"].values())
-    return [
-        ("µs of Redis CPU a poll", size["scripts"][POLLS]["cpu_us_each"], POLL_US),
-        ("bytes a visitor", size["bytes_each"], VISITOR_BYTES),
-        ("ms of CPU for the longest script", longest, SCRIPT_MS),
+def section(sizes: Sequence[Size]) -> str:
+    """Return the section of the report. The targets are judged by the largest queue."""
+    scripts = sizes[-1].scripts
+    longest_ms = max(script.longest_cpu_ms for script in scripts.values())
+    measured = [
+        ("µs of Redis CPU a poll", scripts[POLLS].cpu_us_each, POLL_US),
+        ("bytes a visitor", sizes[-1].bytes_each, VISITOR_BYTES),
+        ("ms of CPU for the longest script", longest_ms, SCRIPT_MS),
     ]
-
-
-_ALONE = (
-    "One Redis; the scripts are sent together, as busy replicas send them: 32 of one visitor each, "
-    "or one of 64. CPU is all that Redis's main thread took, its reading and writing included; a "
-    "script's own time is by the clock of Redis (`INFO commandstats`), so another program on the "
-    "machine can lengthen it. One script that comes when Redis has been idle for some milliseconds "
-    "takes about twice as long, because the processor's caches hold other things by then."
-)
-
-
-def section(result: dict[str, Any]) -> str:
-    sizes = result["sizes"]
-    header = ["", *(f"{size['waiting']:,} waiting" for size in sizes)]
-    rows = [
-        ["bytes a visitor", *(f"{size['bytes_each']:.0f}" for size in sizes)],
-        ["…in `waiting`", *(_bytes_in(size, "waiting") for size in sizes)],
-        ["…in `due`", *(_bytes_in(size, "due") for size in sizes)],
-        ["…in `events` (100,000 are kept)", *(_bytes_in(size, "events") for size in sizes)],
-        ["bytes in `stats`, in all", *(f"{size['bytes']['stats']:,}" for size in sizes)],
-        [
-            "bytes in `polls` of one who polls early",
-            *(f"{s['polls_bytes_each']:.0f}" for s in sizes),
-        ],
+    targets = [
+        Target(what, f"{most:g} at most", value <= most, f"{value:.1f}")
+        for what, value, most in measured
     ]
-    for name, first in sizes[0]["scripts"].items():
-        each = bool(first["visitors"])
-        label = f"{name}: µs of CPU for each" if each else f"{name}: µs of CPU"
-        rows.append([label, *(_each(size["scripts"][name], "cpu_us") for size in sizes)])
-        own = (_each(size["scripts"][name], "script_us") for size in sizes)
-        rows.append(["…in the script itself", *own])
-        rows.append([
-            f"{name}: longest script, ms of CPU (by the clock)",
-            *(_longest(size["scripts"][name]) for size in sizes),
-        ])  # fmt: skip
-    for name, label in (("sweep", "a sweep of a tenth"), ("raised cap", "a cap raised by 10,000")):
-        rows.append([f"{label}: ms of CPU in all", *(_total(s["scripts"][name]) for s in sizes)])
-        rows.append([f"{label}: scripts", *(str(s["scripts"][name]["scripts"]) for s in sizes)])
-    lines = ["## A long line", "", "![Redis's CPU for a poll, by how many wait](scale.svg)", ""]
-    lines += [
-        table(header, rows),
-        "",
-        _ALONE,
-        "",
-        f"Asked of {TARGET_WAITING:,} waiting; measured with {sizes[-1]['waiting']:,}:",
-        "",
-    ]
-    for what, measured, most in reached(result):
-        verdict = "reached" if measured <= most else "**not reached**"
-        lines.append(f"* {measured:.1f} {what}, {most:g} at most: {verdict}")
-    if any(measured > most for _, measured, most in reached(result)):
-        lines += ["", _BEYOND_CACHES]
-    return "\n".join(lines) + "\n"
+    labels = [f"{size.waiting:,} waiting" for size in sizes]
+    return render("scale", sizes=sizes, labels=labels, targets=targets, asked=TARGET_WAITING)
 
 
-def draw(result: dict[str, Any]) -> Figure:
+def draw(sizes: Sequence[Size]) -> Figure:
     """Draw Redis's CPU for a poll and for a join into a full room, by how many wait."""
     figure = new_figure()
     axes = figure.subplots()
-    waiting = [size["waiting"] for size in result["sizes"]]
+    waiting = [size.waiting for size in sizes]
     for name, colour in ((POLLS, OURS), (JOINS, PLAIN)):
-        costs = [size["scripts"][name]["cpu_us_each"] for size in result["sizes"]]
+        costs = [size.scripts[name].cpu_us_each for size in sizes]
         axes.plot(waiting, costs, color=colour, marker="o", label=name)
     axes.axhline(POLL_US, color=OLD, linestyle="--", label="the target for a poll")
     axes.set_xscale("log")
@@ -281,19 +233,3 @@ def draw(result: dict[str, Any]) -> Figure:
     axes.set_ylabel("Redis CPU each, µs")
     axes.legend()
     return figure
-
-
-def _bytes_in(size: dict[str, Any], key: str) -> str:
-    return f"{size['bytes'][key] / size['waiting']:.0f}"
-
-
-def _each(script: dict[str, Any], name: str) -> str:
-    return f"{script[name] / (script['visitors'] or script['scripts']):.1f}"
-
-
-def _longest(script: dict[str, Any]) -> str:
-    return f"{script['longest_cpu_ms']:.1f} ({script['longest_ms']:.1f})"
-
-
-def _total(script: dict[str, Any]) -> str:
-    return f"{script['cpu_us'] / 1000:.1f}"

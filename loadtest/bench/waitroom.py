@@ -31,10 +31,10 @@ from loadtest.bench.systems import (
     spread,
     visit,
 )
+from loadtest.redis_server import room_store
 from sidecar.kit.clock import StoreClock
 from sidecar.rooms.redis_keys import room_key, room_keys
 from sidecar.rooms.settings import RoomSettings
-from sidecar.rooms.store.scripts import RoomStore
 from sidecar.visitors.model import Pass, QueueOutcome, Standing, Ticket
 from sidecar.visitors.tokens import Tokens, new_visitor
 from tests.support.site import BY_DEFAULT, SECRET, TO_ORIGIN, Site, gated
@@ -194,8 +194,7 @@ def _cookies(room: str, tokens: Sequence[Ticket | Pass]) -> list[str]:
 
 async def _enter(socket: Path, room: str, number: int) -> list[tuple[str, Standing]]:
     client = redis.asyncio.Redis(unix_socket_path=str(socket))
-    settings = RoomSettings(**_settings(room)).for_scripts()
-    store = RoomStore(client, room, settings=settings, clock=StoreClock(), timeout_s=60)
+    store = room_store(client, room, RoomSettings(**_settings(room)))
     entered: list[tuple[str, Standing]] = []
     try:
         while len(entered) < number:

@@ -1,6 +1,5 @@
 """Measures look-ups through Waitroom's own code, and explains how the database executes them."""
 
-import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -9,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import event
 
+from loadtest.report import percentile
 from sidecar.history.lookups import AHEAD_LIMIT, EVENTS_LIMIT, find_visitor
 from sidecar.history.stays import compute_positions
 from sidecar.history.store.stays import History
@@ -101,9 +101,7 @@ def add_durations(total: Durations, more: Durations, limit: int | None = None) -
 
 def summarize(durations_ms: Sequence[float]) -> Times:
     """Return the statistics of durations, with percentiles by nearest rank."""
-    ranked = sorted(durations_ms)
-    ranks = (max(0, math.ceil(share * len(ranked)) - 1) for share in (0.5, 0.9, 0.99, 1))
-    return Times(len(ranked), *(ranked[rank] for rank in ranks))
+    return Times(len(durations_ms), *(percentile(durations_ms, p) for p in (0.5, 0.9, 0.99, 1)))
 
 
 @dataclass(frozen=True, slots=True)

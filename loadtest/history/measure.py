@@ -1,11 +1,14 @@
-"""Measures the history, part by part."""
+"""`make bench-history`: what the history costs at ten million stays (docs/history.md)."""
 
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import cycle, islice
@@ -13,7 +16,16 @@ from pathlib import Path
 
 import uvloop
 
-from loadtest.databases import LOADING, STOP_S, Database, open_database, size_mb
+from loadtest.amount import option
+from loadtest.databases import (
+    LOADING,
+    SETTINGS,
+    STOP_S,
+    Database,
+    open_database,
+    size_mb,
+    versions,
+)
 from loadtest.history.load import Loaded, load
 from loadtest.history.lookups import (
     Durations,
@@ -29,11 +41,10 @@ from loadtest.history.lookups import (
 from loadtest.history.recording import STARTED, Recording, measure_event_bytes, run_recorder
 from loadtest.history.stays import DAYS, sizes
 from loadtest.machine import peak_memory_mb
-from loadtest.redis_server import fill_line, fill_sessions, redis_server
+from loadtest.redis_server import fill_line, fill_sessions, redis_server, room_store
+from loadtest.report import Report
 from sidecar.history.lookups import find_visitor
-from sidecar.kit.clock import StoreClock
 from sidecar.rooms.settings import RoomSettings
-from sidecar.rooms.store.scripts import RoomStore
 from tests.support.databases import Mariadb
 from tests.support.processes import WAITROOM, Process, wait_until
 from tests.support.site import SECRET, SocketRedis
@@ -43,7 +54,7 @@ from tests.support.site import SECRET, SocketRedis
 class Amount:
     """How much is measured."""
 
-    stays: int = 10_000_000
+    stays: int = option(10_000_000, "another number than ten million")
     rooms: int = 1000
     partitions: int = 128
     #: The share of the stays that have events, each room's latest.
@@ -63,8 +74,10 @@ class Amount:
     events: int = 100_000
     rounds: int = 3
     databases: tuple[str, ...] = ("sqlite", "mariadb", "postgresql")
-    #: The folder of the databases. None: the folder for temporary files.
-    home: Path | None = field(default=None, compare=False)
+    #: None: the folder for temporary files.
+    home: Path | None = option(  # noqa: RUF009 - a field
+        None, "where the databases lie meanwhile", compare=False, type=Path
+    )
 
 
 WHOLE = Amount()
@@ -117,10 +130,25 @@ class Result:
             if not plan.is_one_partition
         ]
 
+    def times(self, part: str) -> Iterator[tuple[str, str, Times]]:
+        """Yield kind, room and statistics of the look-ups in a part, such as "warm"."""
+        durations: Durations = getattr(self, part)
+        for kind, rooms in durations.items():
+            for room, durations_ms in rooms.items():
+                yield kind, room, summarize(durations_ms)
+
     def begin(self, part: str) -> None:
         """Note and print the machine's load at the beginning of a part."""
         self.loads[part] = os.getloadavg()[0]
         print(f"{part} (load {self.loads[part]:.1f})", flush=True)
+
+
+def measure_reports(amount: Amount) -> Iterator[Report]:
+    home = amount.home or Path(tempfile.gettempdir())
+    need_gb, free_gb = 3 + 0.7 * amount.stays / 1e6, shutil.disk_usage(home).free / 1e9
+    if free_gb < need_gb:
+        sys.exit(f"{home} has {free_gb:.0f} GB, {need_gb:.0f} are needed: --home")
+    yield report(measure(amount))
 
 
 def measure(amount: Amount) -> Result:
@@ -243,8 +271,7 @@ async def _measure_live(waiting: int, number: int) -> list[float]:
     async with redis_server() as server:
         await fill_sessions(server.redis, "hot", 1000)
         line = await fill_line(server.redis, "hot", waiting)
-        settings = RoomSettings(total_active_users=1000).for_scripts()
-        store = RoomStore(server.redis, "hot", settings=settings, clock=StoreClock(), timeout_s=5)
+        store = room_store(server.redis, "hot", RoomSettings(total_active_users=1000))
         for i in range(number):
             visitor = line[i * 7919 % len(line)][1].visitor
             start_s = time.perf_counter()
@@ -275,3 +302,22 @@ def _measure_recorder(result: Result, mariadb: Mariadb, redis: SocketRedis) -> N
                 run = run_recorder(socket, server.url, f"record-{number}", amount.events)
                 result.recorded.setdefault(server.kind, []).append(run)
                 print(f"{server.kind:12}{run.per_s:10,.0f} events/s", flush=True)
+
+
+def report(result: Result) -> Report:
+    values = {
+        "result": result, "amount": result.amount, "days": DAYS, "settings": SETTINGS[0],
+        "versions": ", ".join(versions()), "statements": _format_statements(result),
+        "names": {"sqlite": "SQLite", "mariadb": "MariaDB", "postgresql": "PostgreSQL"},
+    }  # fmt: skip
+    return Report("history", values, result, problems=result.problems())
+
+
+def _format_statements(result: Result) -> dict[str, str]:
+    """Return the look-up of each explained statement, which has a line for each condition."""
+    statements: dict[str, str] = {}
+    for _, plan in result.explained:
+        text = plan.statement.replace("waitroom_entries.", "").replace("waitroom_events.", "")
+        lines = (line.strip() for line in text.replace(" AND ", "\n  AND ").splitlines())
+        statements.setdefault("\n".join(lines), plan.lookup)
+    return statements

@@ -1,19 +1,28 @@
-"""Measures both systems in turn, with one redis-server."""
+"""`make bench-jobs`: what a job costs from submission to result, compared with the library arq.
+
+systems.py has the two systems, and target.py what they call. Both are measured in turn, with one
+redis-server. idle.py measures workers without jobs.
+"""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
+import uvloop
+
 from loadtest import databases
+from loadtest.amount import option
 from loadtest.jobs import idle
 from loadtest.jobs.idle import OWN_DELAY_S, Idle
-from loadtest.jobs.systems import Arq, System, Waitroom, install_arq
-from loadtest.jobs.target import Bell, Counter, Target
+from loadtest.jobs.systems import CONCURRENCY, LIST_LENGTH, Arq, System, Waitroom, install_arq
+from loadtest.jobs.target import Bell, Counter, CountingNginx
 from loadtest.machine import cpu_ns
-from loadtest.rounds import rounds
+from loadtest.report import Report, Target, render
+from loadtest.rounds import Rounds
 from tests.support.site import SocketRedis
 
 #: How many callers submit at the same time.
@@ -23,6 +32,20 @@ CALLERS = (16, 64)
 POLL_DELAYS_S = (0.5, 0.05, 0.01, 0.001)
 #: The part of a queue's calls that is measured, without the start and the end of a worker.
 FIRST, LAST = 0.1, 0.9
+TITLES = {
+    **{f"submit {callers}": f"submitted, {callers} callers" for callers in CALLERS},
+    "submit list": f"submitted as lists of {LIST_LENGTH}",
+    "execute": "executed",
+    "both": "both at once",
+}
+#: The kinds of processes.
+KINDS = ("caller", "replica", "worker", "Redis", "SQL")
+#: The CPU time per minute that an idle runner with 20 targets may take.
+IDLE_MS = 100
+TARGETS = (
+    Target("jobs executed/s, over arq's ([jobs.md](jobs.md))", "≥ 1"),
+    Target("an idle runner with 20 targets, CPU a minute ([jobs.md](jobs.md))", f"≤ {IDLE_MS} ms"),
+)
 #: How often the number of calls is read, in seconds.
 COUNT_S = 0.01
 #: The pause before a single job, and how long a worker may take to start, in seconds.
@@ -35,7 +58,7 @@ class Amount:
 
     rounds: int = 5
     #: How many jobs the callers submit, for each number of callers.
-    jobs: int = 1000
+    jobs: int = option(1000, "another number of jobs per number of callers")
     #: How many single jobs a round has, for each way to see that a job is done.
     singles: int = 5
     idle_s: float = 20.0
@@ -66,37 +89,38 @@ class Figures:
     """What was measured."""
 
     amount: Amount
+    #: The rates by what was measured (TITLES) and system. arq submits no lists.
+    rates: Rounds[tuple[str, str], Rate]
     systems: list[str] = field(default_factory=list)
-    #: The rates of all rounds, by what was measured ("submit 16", "submit list", "execute",
-    #: "both") and system. arq submits no lists.
-    rates: dict[tuple[str, str], list[Rate]] = field(default_factory=dict)
     #: The single jobs by system, and by how their callers saw their ends: "watched", "reported".
     singles: dict[tuple[str, str], list[Single]] = field(default_factory=dict)
     idle: list[Idle] = field(default_factory=list)
     poll_delay_s: float = OWN_DELAY_S
-    loads: list[float] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
 
     def add(self, what: str, system: System, rate: Rate) -> None:
-        self.rates.setdefault((what, system.name), []).append(rate)
-        print(f"{len(self.loads)}/{self.amount.rounds} {system.name:22}{what:12}"
+        self.rates.add((what, system.name), rate)
+        print(f"{len(self.rates.loads)}/{self.rates.number} {system.name:22}{what:12}"
               f"{rate.per_second:10,.0f}/s", flush=True)  # fmt: skip
 
 
-async def measure(amount: Amount, *, kinds: tuple[str, ...] = ("sqlite", "postgresql")) -> Figures:
-    figures = Figures(amount)
+def measure_reports(amount: Amount) -> Iterator[Report]:
+    yield report(uvloop.run(measure(amount)))
+
+
+async def measure(amount: Amount) -> Figures:
+    figures = Figures(amount, Rounds(amount.rounds))
     python = install_arq()
     figures.versions = idle.read_versions(python)
     async with AsyncExitStack() as stack:
         redis = stack.enter_context(SocketRedis())
-        target = stack.enter_context(Target())
+        target = stack.enter_context(CountingNginx())
         counter = await stack.enter_async_context(target.counter())
         bell = await stack.enter_async_context(Bell().open())
         urls = {"url": target.url, "bell": bell.url}
         arq = Arq(python, redis.url, redis.folder, poll_delay=OWN_DELAY_S, **urls)
         systems: list[System] = [await stack.enter_async_context(arq)]
-        for kind in kinds:
+        for kind in ("sqlite", "postgresql"):
             database = stack.enter_context(databases.open_database(kind))
             # A Redis database holds the jobs of one SQL database.
             address = f"{redis.url}?db={len(systems)}"
@@ -106,7 +130,7 @@ async def measure(amount: Amount, *, kinds: tuple[str, ...] = ("sqlite", "postgr
         arq.poll_delay = await measurement.find_fastest_delay(arq, quick=amount != WHOLE)
         figures.poll_delay_s = arq.poll_delay
         figures.systems = [system.name for system in systems]
-        for _, ordered in rounds(amount.rounds, systems, figures.loads):
+        for ordered in figures.rates.turns(systems):
             for system in ordered:
                 await measurement.measure_round(system)
             # Callers wait for arq's jobs with arq's default.
@@ -125,19 +149,18 @@ class _Measurement:
 
     async def measure_round(self, system: System) -> None:
         await system.count_done()
-        for callers in CALLERS:
-            began_s, cpu = time.monotonic(), self._read_cpu(system)
-            first, last = await system.submit(self._amount.jobs, callers)
-            assert first >= began_s
-            rate = _rate(self._amount.jobs, last - first, cpu, self._read_cpu(system))
-            self._figures.add(f"submit {callers}", system, rate)
-        queued = self._amount.jobs * len(CALLERS)
+        jobs = self._amount.jobs
+        submissions = {
+            f"submit {callers}": partial(system.submit, jobs, callers) for callers in CALLERS
+        }
         if isinstance(system, Waitroom):
-            cpu = self._read_cpu(system)
-            first, last = await system.submit_list(self._amount.jobs)
-            rate = _rate(self._amount.jobs, last - first, cpu, self._read_cpu(system))
-            self._figures.add("submit list", system, rate)
-            queued += self._amount.jobs
+            submissions["submit list"] = partial(system.submit_list, jobs)
+        for what, submit in submissions.items():
+            began_s, cpu = time.monotonic(), self._read_cpu(system)
+            first, last = await submit()
+            assert first >= began_s
+            self._figures.add(what, system, _rate(jobs, last - first, cpu, self._read_cpu(system)))
+        queued = jobs * len(submissions)
         async with self.working(system):
             self._figures.add("execute", system, await self._execute(system, queued))
             await self.run_single_jobs(system, "watched")
@@ -145,10 +168,12 @@ class _Measurement:
                 await self.run_single_jobs(system, "reported")
             self._figures.add("both", system, await self._submit_and_execute(system))
         done = await system.count_done()
-        expected = queued + self._amount.jobs
+        expected = queued + jobs
         expected += self._amount.singles * (1 + isinstance(system, Waitroom))
         if done != expected:
-            self._figures.problems.append(f"{system.name}: {done:,} of {expected:,} jobs were done")
+            self._figures.rates.problems.append(
+                f"{system.name}: {done:,} of {expected:,} jobs were done"
+            )
 
     async def find_fastest_delay(self, arq: Arq, *, quick: bool) -> float:
         """Return the poll_delay with which arq's worker is fastest."""
@@ -186,7 +211,7 @@ class _Measurement:
             for part in (FIRST, LAST)
         )
         if calls < queued:
-            self._figures.problems.append(
+            self._figures.rates.problems.append(
                 f"{system.name}: {calls:,} of {queued:,} jobs were called"
             )
         return _rate(last_calls - first_calls, last_s - first_s, first_cpu, last_cpu)
@@ -199,7 +224,7 @@ class _Measurement:
         ends_s = time.monotonic() + START_S + self._amount.jobs / 20
         while (calls := await self._counter.count_calls() - before) < self._amount.jobs:
             if time.monotonic() > ends_s:
-                self._figures.problems.append(f"{system.name}: {calls:,} jobs were called")
+                self._figures.rates.problems.append(f"{system.name}: {calls:,} jobs were called")
                 break
             await asyncio.sleep(COUNT_S)
         ended_s = time.monotonic()
@@ -226,3 +251,42 @@ def _rate(jobs: int, seconds: float, before: dict[str, int], after: dict[str, in
         for kind in before.keys() & after.keys()
     }
     return Rate(jobs / max(seconds, 1e-6), cpu_us)
+
+
+def report(figures: Figures) -> Report:
+    def cpu_ms(what: str, system: str) -> list[float | None]:
+        # While a worker executes a queue, the caller only watches.
+        unmeasured = set() if what.startswith("submit") else {"caller"}
+        there = figures.rates.of((what, system))[0].cpu_us.keys() - unmeasured
+        return [
+            figures.rates.median((what, system), lambda rate: rate.cpu_us[kind] / 1000)  # noqa: B023
+            if kind in there else None
+            for kind in KINDS
+        ]  # fmt: skip
+
+    values = {
+        "figures": figures, "rates": figures.rates, "concurrency": CONCURRENCY,
+        "callers": CALLERS, "own_delay_s": OWN_DELAY_S, "titles": TITLES, "kinds": KINDS,
+        "cpu_ms": cpu_ms,
+    }  # fmt: skip
+    return Report("jobs", values, figures, problems=figures.rates.problems, targets=_judge(figures))
+
+
+def _judge(figures: Figures) -> Sequence[Target]:
+    ratio = figures.rates.ratio(("execute", "Waitroom, SQLite"), ("execute", "arq"), "per_second")
+    cpu_ms = next(idle.cpu_ms for idle in figures.idle if "20 targets" in idle.name)
+    return [
+        replace(TARGETS[0], is_reached=ratio >= 1, figure=f"{ratio:.2f}"),
+        replace(TARGETS[1], is_reached=cpu_ms <= IDLE_MS, figure=f"{cpu_ms:,.0f} ms"),
+    ]
+
+
+def section(figures: Figures) -> str:
+    """Return the section of jobs in the report of `make bench`."""
+
+    def rates_of(what: str) -> list[float | None]:
+        rates = figures.rates
+        cases = [(what, system) for system in figures.systems]
+        return [rates.median(c, "per_second") if c in rates.runs else None for c in cases]
+
+    return render("jobs-section", figures=figures, titles=TITLES, rates_of=rates_of)

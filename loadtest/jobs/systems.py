@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-from loadtest.connection import Connection, prepare
+from loadtest.callers import Connections, ask_each, prepare
 from loadtest.databases import Database
 from tests.support.processes import WAITROOM, Process
 from tests.support.service import Service
@@ -85,12 +85,11 @@ class Waitroom(System):
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(self._start)
         [url] = self._service.urls
-        self._connections = [await Connection.open(url)]
+        self._connections = Connections(url)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for connection in self._connections:
-            connection.close()
+        self._connections.close()
         self.stop_worker()
         await asyncio.to_thread(self._service.__exit__)
 
@@ -116,63 +115,43 @@ class Waitroom(System):
         return Process(command, log=self._service.folder / "runner.log")
 
     async def submit(self, count: int, callers: int) -> tuple[float, float]:
-        [url] = self._service.urls
-        while len(self._connections) < callers:
-            self._connections.append(await Connection.open(url))
-        requests = iter([self._submission("bench", number) for number in range(count)])
-        began = time.monotonic()
-
-        async def submit_some(connection: Connection) -> None:
-            for request in requests:
-                await connection.ask(request)
-
-        await asyncio.gather(*map(submit_some, self._connections[:callers]))
-        return began, time.monotonic()
+        return await self._send([self._submission("bench", n) for n in range(count)], callers)
 
     async def submit_list(self, count: int) -> tuple[float, float]:
         """Submit jobs in lists of LIST_LENGTH, by two callers, so that the replica has work."""
-        [url] = self._service.urls
-        while len(self._connections) < LIST_CALLERS:
-            self._connections.append(await Connection.open(url))
-        named = f"{self._database.kind}-bench"
-        requests = iter([
-            prepare("POST", "jobs/bulk/submit", {
-                "jobs": [
-                    {"target": named, "body": {"number": number}}
-                    for number in range(first, min(first + LIST_LENGTH, count))
-                ]
-            })
-            for first in range(0, count, LIST_LENGTH)
-        ])  # fmt: skip
+        jobs = [self._job("bench", number) for number in range(count)]
+        lists = [jobs[first : first + LIST_LENGTH] for first in range(0, count, LIST_LENGTH)]
+        requests = [prepare("POST", "jobs/bulk/submit", {"jobs": some}) for some in lists]
+        return await self._send(requests, LIST_CALLERS)
+
+    async def _send(self, requests: list[bytes], callers: int) -> tuple[float, float]:
+        await self._connections.open(callers)
         began = time.monotonic()
-
-        async def submit_some(connection: Connection) -> None:
-            for request in requests:
-                await connection.ask(request)
-
-        await asyncio.gather(*map(submit_some, self._connections[:LIST_CALLERS]))
+        await ask_each(self._connections.ask, requests, callers)
         return began, time.monotonic()
 
     async def run_job(self, *, is_watched: bool) -> tuple[float, float]:
-        connection = self._connections[0]
         request, began = self._submission("bell", 0), time.monotonic()
-        job = json.loads(await connection.ask(request))
+        job = json.loads(await self._connections.ask(request))
         wait = "" if is_watched else "?wait=20"
         while job["state"] != "completed":
             if is_watched:
                 await asyncio.sleep(POLL_S)
-            job = json.loads(await connection.ask(prepare("GET", f"jobs/{job['id']}{wait}")))
+            status = prepare("GET", f"jobs/{job['id']}{wait}")
+            job = json.loads(await self._connections.ask(status))
         return began, time.monotonic()
 
     async def count_done(self) -> int:
-        answer = json.loads(await self._connections[0].ask(prepare("GET", "targets")))
+        answer = json.loads(await self._connections.ask(prepare("GET", "targets")))
         before = self._done
         self._done = sum(target["jobs"].get("completed", 0) for target in answer["targets"])
         return self._done - before
 
     def _submission(self, target: str, number: int) -> bytes:
-        named = f"{self._database.kind}-{target}"
-        return prepare("POST", "jobs", {"target": named, "body": {"number": number}})
+        return prepare("POST", "jobs", self._job(target, number))
+
+    def _job(self, target: str, number: int) -> dict[str, Any]:
+        return {"target": f"{self._database.kind}-{target}", "body": {"number": number}}
 
 
 class Arq(System):

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Self
 
+from loadtest.callers import Connection
 from tests.support.processes import free_port, wait_until
 from tests.support.site import Servers, answers, make_folder, origin_command
 
@@ -15,7 +16,7 @@ _LOCATIONS = 'location / { return 200 "ok"; } location = /count { stub_status; }
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
-class Target(Servers):
+class CountingNginx(Servers):
     """An nginx that is called at `url`."""
 
     def _start(self) -> None:
@@ -26,18 +27,18 @@ class Target(Servers):
 
     @asynccontextmanager
     async def counter(self) -> "AsyncIterator[Counter]":
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        connection = await Connection.open(self.url)
         try:
-            yield Counter(reader, writer)
+            yield Counter(connection)
         finally:
-            writer.close()
+            connection.close()
 
 
 class Counter:
     """Counts the calls of the target since `start`."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         #: The target's requests before the counted calls: earlier ones, and those of this counter.
         self._others = 0
 
@@ -49,11 +50,7 @@ class Counter:
         return await self._count_requests() - self._others
 
     async def _count_requests(self) -> int:
-        self._writer.write(b"GET /count HTTP/1.1\r\nHost: target\r\n\r\n")
-        head = await self._reader.readuntil(b"\r\n\r\n")
-        found = re.search(rb"(?i)content-length: (\d+)", head)
-        assert found, head
-        body = await self._reader.readexactly(int(found[1]))
+        body = await self._connection.ask(b"GET /count HTTP/1.1\r\nHost: target\r\n\r\n")
         return int(body.split(b"requests\n")[1].split()[2])
 
 

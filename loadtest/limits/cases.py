@@ -6,7 +6,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import cycle
@@ -18,15 +19,15 @@ from limits.aio.storage import RedisStorage as AsyncStorage
 from limits.storage import RedisStorage
 from redis.asyncio import Redis
 
+from loadtest.callers import Asking, Connections, Counts, keep_asking, prepare
 from loadtest.report import count
 from sidecar.limits.model import Call
 from sidecar.limits.settings import LimitSettings
 from sidecar.limits.store import LimitStore
+from tests.support.service import TOKEN, Service
+from waitroom import AsyncClient
 
 Calls: TypeAlias = Literal["granted", "refused"]
-#: Numbers of decisions, and of those that let a call through.
-Counts: TypeAlias = tuple[int, int]
-Asking: TypeAlias = "Callable[[], Awaitable[Counts]]"
 
 ALGORITHMS = ("fixed_window", "sliding_window", "token_bucket", "leaky_bucket", "concurrency")
 KEYS: dict[Calls, list[str]] = {
@@ -41,6 +42,17 @@ TASKS = (1, 64, 256)
 LIST, LISTS = 1000, 4
 #: The algorithms that both have, by Waitroom's name and by the library's.
 PAIRS = {"fixed_window": "fixed window", "sliding_window": "moving window"}
+#: A replica's rules, and how it is asked.
+RULES = """
+[limits.bench]
+key = "{customer}"
+algorithm = "sliding_window"
+limit = 100000
+window = "1s"
+"""
+PATH = "limits/bench/acquire"
+CALLERS = 64
+SMALL_LIST, SMALL_LISTS = 100, 16
 #: The library's connections at most: each call that is under way has one.
 CONNECTIONS = 512
 
@@ -52,38 +64,23 @@ CLASSES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Case:
     system: Literal["Waitroom", "limits"]
     #: The way to ask the system, and the system's name for the algorithm.
     way: str
     algorithm: str
     calls: Calls
-    run: Callable[[float], Awaitable[Counts]]
+    run: Callable[[float], Awaitable[Counts]] = field(compare=False)
     #: Processes other than Redis and this one that take part.
-    pids: list[int] = field(default_factory=list)
+    pids: list[int] = field(default_factory=list, compare=False)
 
     @property
     def name(self) -> str:
         return f"{self.system}, {self.way}: {self.algorithm}"
 
-
-async def keep_asking(ask: Asking, tasks: int, seconds: float) -> Counts:
-    """Let `tasks` tasks ask, each again as soon as it is answered. Each asks once at least, so that
-    all connections are open after the warming."""
-    ends = time.perf_counter() + seconds
-    counts = [0, 0]
-
-    async def work() -> None:
-        is_over = False
-        while not is_over:
-            decisions, granted = await ask()
-            counts[0] += decisions
-            counts[1] += granted
-            is_over = time.perf_counter() >= ends
-
-    await asyncio.gather(*(work() for _ in range(tasks)))
-    return counts[0], counts[1]
+    def __str__(self) -> str:
+        return f"{self.name}, {self.calls}"
 
 
 def settings(algorithm: str, calls: Calls, on_exceed: str = "refuse") -> LimitSettings:
@@ -108,6 +105,56 @@ def of_store(redis: Redis, calls: Calls) -> list[Case]:
             run = partial(keep_asking, partial(_ask_list, store, requests), LISTS)
             cases.append(Case("Waitroom", f"lists of {LIST:,}", name, calls, run))
     return cases
+
+
+@asynccontextmanager
+async def of_replica(store: str) -> AsyncIterator[tuple[list[Case], Connections]]:
+    """Start a replica. Yield its cases: asked by the Python client, and by a client that costs next
+    to nothing and so shows what the replica itself can do. Yield the connections of the latter."""
+    async with AsyncExitStack() as stack:
+        service = Service(RULES, replicas=1, store=store)
+        await asyncio.to_thread(stack.enter_context, service)
+        [url] = service.urls
+        connections = Connections(url)
+        stack.callback(connections.close)
+        room = await stack.enter_async_context(AsyncClient(url, token=TOKEN))
+        by_client = partial(_ask_by_client, room, cycle(KEYS["granted"]))
+        ways: dict[str, tuple[Asking, int]] = {
+            **{f"its client, {count(n, 'task')}": (by_client, n) for n in TASKS},
+            f"lists of {LIST:,}": (_by_lists(connections, LIST), LISTS),
+            f"lists of {SMALL_LIST}": (_by_lists(connections, SMALL_LIST), SMALL_LISTS),
+            f"{CALLERS} connections": (_by_lists(connections, 1), CALLERS),
+        }
+        pids = [replica.pid for replica in service.replicas]
+        yield [
+            Case("Waitroom", f"HTTP, {way}", "sliding_window", "granted",
+                 partial(keep_asking, ask, tasks), pids)
+            for way, (ask, tasks) in ways.items()
+        ], connections  # fmt: skip
+
+
+async def _ask_by_client(room: AsyncClient, keys: Iterator[str]) -> Counts:
+    return 1, (await room.acquire("bench", customer=next(keys))).allowed
+
+
+def _by_lists(connections: Connections, length: int) -> Asking:
+    """Send lists of `length` calls, or single calls. Responses are counted, and read no further,
+    as callers share that work."""
+    calls = [{"fields": {"customer": key}} for key in KEYS["granted"]]
+    lists = [calls[start : start + length] for start in range(0, len(calls), length)]
+    requests = cycle(prepare("POST", PATH, calls if length > 1 else calls[0]) for calls in lists)
+
+    async def ask() -> Counts:
+        answer = await connections.ask(next(requests))
+        return length, answer.count(b'"allowed":true')
+
+    return ask
+
+
+def ask_once(connections: Connections) -> Awaitable[bytes]:
+    """Ask the replica for one decision."""
+    call = {"fields": {"customer": KEYS["granted"][0]}}
+    return connections.ask(prepare("POST", PATH, call))
 
 
 def of_library(uri: str, calls: Calls) -> list[Case]:

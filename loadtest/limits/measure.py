@@ -1,21 +1,28 @@
-"""All cases and races, in turn, on one redis-server."""
+"""What a decision about a rate limit costs, beside the `limits` library: `make bench-limits`.
+
+All cases (cases.py) and races (race.py) run in turn, on one redis-server.
+"""
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from typing import NamedTuple
 
+import uvloop
 from limits import RateLimitItemPerSecond
+from matplotlib.figure import Figure
 
 from loadtest import machine
+from loadtest.amount import option
 from loadtest.limits import cases, race
-from loadtest.limits.cases import Case
-from loadtest.limits.http import of_replica, single
+from loadtest.limits.cases import LIST, PAIRS, TASKS, Case
 from loadtest.limits.race import Race
 from loadtest.redis_server import Server, redis_server
-from loadtest.rounds import rounds
+from loadtest.report import OURS, PLAIN, Report, Target, count, new_figure
+from loadtest.rounds import Rounds
 from sidecar.limits.model import Call
 from sidecar.limits.store import LimitStore
 
@@ -23,10 +30,27 @@ from sidecar.limits.store import LimitStore
 REST_S = 0.002
 
 
+#: What a program has: the Python client and a replica, beside the library in the program itself,
+#: which asks Redis without HTTP. Exact rates are compared, with the same number of tasks.
+TARGET = Target(
+    "limits: decisions/s of the Python client over HTTP, over the limits library's, with 64 tasks "
+    "each and with 256 each; the lesser counts ([limits.md](limits.md))",
+    "≥ 1",
+)
+_WHY_NOT = "the client's and the replica's HTTP take longer than the library's way to Redis."
+#: The ways to ask that are compared: Waitroom's, and the library's.
+_COMPARED = (
+    *((f"HTTP, its client, {count(n, 'task')}", f"async, {count(n, 'task')}") for n in TASKS),
+    *((count(n, "task"), f"async, {count(n, 'task')}") for n in TASKS),
+    (f"lists of {LIST:,}", f"async, pipelines of {LIST:,}"),
+    (f"HTTP, lists of {LIST:,}", f"async, pipelines of {LIST:,}"),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Amount:
     rounds: int = 5
-    seconds: float = 1.0
+    seconds: float = option(1.0, "another duration of a run")
     warming_s: float = 0.2
     #: Single decisions per round.
     singles: int = 200
@@ -65,37 +89,36 @@ class Single(NamedTuple):
 @dataclass(slots=True)
 class Figures:
     amount: Amount
-    cases: list[Case] = field(default_factory=list)
-    #: Runs by the case's name and calls, one per round.
-    runs: dict[tuple[str, str], list[Run]] = field(default_factory=dict)
+    runs: Rounds[Case, Run]
     singles: dict[str, list[Single]] = field(default_factory=dict)
-    races: list[Race] = field(default_factory=list)
-    loads: list[float] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    races: dict[str, list[Race]] = field(default_factory=dict)
 
-    def of(self, case: Case) -> list[Run]:
-        return self.runs[case.name, case.calls]
+
+def measure_reports(amount: Amount) -> Iterator[Report]:
+    yield report(uvloop.run(measure(amount)))
 
 
 async def measure(amount: Amount) -> Figures:
-    figures = Figures(amount)
+    figures = Figures(amount, Rounds(amount.rounds))
+    runs = figures.runs
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(redis_server())
         await server.redis.config_set("slowlog-log-slower-than", -1)
         uri = f"unix://{server.redis.connection_pool.connection_kwargs['path']}"
-        over_http, connection = await stack.enter_async_context(of_replica(uri))
+        over_http, connections = await stack.enter_async_context(cases.of_replica(uri))
+        measured: list[Case] = []
         for calls in cases.KEYS:
-            figures.cases += cases.of_store(server.redis, calls)
-            figures.cases += over_http if calls == "granted" else []
-            figures.cases += cases.of_library(uri, calls)
+            measured += cases.of_store(server.redis, calls)
+            measured += over_http if calls == "granted" else []
+            measured += cases.of_library(uri, calls)
         ways = _singles(server, uri)
-        ways["Waitroom, HTTP"] = lambda: single(connection)
-        for number, ordered in rounds(amount.rounds, figures.cases, figures.loads):
+        ways["Waitroom, HTTP"] = lambda: cases.ask_once(connections)
+        for ordered in runs.turns(measured):
             for case in ordered:
                 run = await _measure(case, server, amount)
-                figures.runs.setdefault((case.name, case.calls), []).append(run)
-                figures.problems += _problems(case, run)
-                print(f"{number + 1}/{amount.rounds} {case.calls} {case.name:60}"
+                runs.add(case, run)
+                runs.problems += _problems(case, run)
+                print(f"{len(runs.loads)}/{amount.rounds} {case.calls} {case.name:60}"
                       f"{run.per_second:10,.0f}/s {run.redis_us:6.1f} µs", flush=True)  # fmt: skip
             for name, ask in ways.items():
                 figures.singles.setdefault(name, []).extend(
@@ -105,9 +128,9 @@ async def measure(amount: Amount) -> Figures:
         for _ in range(amount.races):
             for each in race.systems(uri):
                 result = await race.run(each, amount.racing_s)
-                figures.races.append(result)
+                figures.races.setdefault(result.name, []).append(result)
+                runs.problems += [result.problem] if result.problem else []
                 print(f"race: {result.name:60}{result.most:4} in a second", flush=True)
-    figures.problems += [each.problem for each in figures.races if each.problem]
     return figures
 
 
@@ -160,3 +183,40 @@ async def _one(ask: Callable[[], Awaitable[object]], server: Server) -> Single:
     await ask()
     ms = 1000 * (time.perf_counter() - began)
     return Single(ms, (server.cpu_ns() - redis_ns) / 1000)
+
+
+def report(figures: Figures) -> Report:
+    by_way = {
+        (case.system, case.way): case
+        for case in figures.runs.runs
+        if case.calls == "granted" and case.algorithm in ("sliding_window", PAIRS["sliding_window"])
+    }
+    compared = [(by_way["Waitroom", ours], by_way["limits", theirs]) for ours, theirs in _COMPARED]
+    lesser = min(figures.runs.ratio(*pair, "per_second") for pair in compared[1 : len(TASKS)])
+    target = replace(TARGET, is_reached=lesser >= 1, figure=f"{lesser:.2f}", why_not=_WHY_NOT)
+    values = {
+        "amount": figures.amount, "runs": figures.runs, "singles": figures.singles,
+        "races": figures.races, "race": race, "compared": compared, "version": version("limits"),
+    }  # fmt: skip
+    files: dict[str, Figure | str] = {"limits.svg": _chart(figures.runs)}
+    return Report("limits", values, figures, files, figures.runs.problems, [target])
+
+
+def _chart(runs: Rounds[Case, Run]) -> Figure:
+    """Draw the calls that are let through, the slowest at the bottom."""
+    granted = [case for case in runs.runs if case.calls == "granted"]
+    pairs = sorted((runs.median(case, "per_second"), case.name) for case in granted)
+    figure = new_figure(9, 0.28 * len(pairs) + 1)
+    axes = figure.subplots()
+    bars = axes.barh(
+        [name for _, name in pairs],
+        [rate for rate, _ in pairs],
+        color=[OURS if name.startswith("Waitroom") else PLAIN for _, name in pairs],
+    )
+    axes.bar_label(bars, fmt="{:,.0f}", padding=3, fontsize=8)
+    axes.grid(axis="y", visible=False)
+    axes.grid(axis="x", visible=True)
+    axes.tick_params(axis="y", labelsize=8)
+    axes.set(xlabel=f"decisions a second, {len(cases.KEYS['granted']):,} keys, all let through")
+    axes.margins(x=0.1)
+    return figure

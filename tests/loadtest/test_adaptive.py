@@ -2,7 +2,20 @@
 
 import pytest
 
-from loadtest.adaptive import PAGES, TARGET_S, WHOLE, Costs, Run, Sample, View, report, run_room
+from loadtest.adaptive import (
+    PAGES,
+    REPORTED,
+    TARGET_S,
+    WHOLE,
+    WITH,
+    WITHOUT,
+    Costs,
+    Run,
+    Sample,
+    View,
+    report,
+    run_room,
+)
 
 
 @pytest.mark.slow
@@ -43,9 +56,12 @@ def test_the_report_judges_the_goals(inside, taken_s, after_s, reached):
     fixed[100].views *= 2
     run = made_run(inside, taken_s, after_s)
     run.views *= 2
-    made = report(WHOLE, fixed, run, Costs([40.0], [44.0], [20.0]), loads=[0.1])
+    costs = Costs(1, loads=[0.1])
+    for name, us in ((WITHOUT, 40.0), (WITH, 44.0), (REPORTED, 20.0)):
+        costs.add(name, us)
+    made = report(WHOLE, fixed, run, costs)
     assert [goal.is_reached for goal in made.targets] == reached
-    text = "\n".join(made.paragraphs)
+    text = " ".join(made.text().split())
     assert text.count("**Not reached:") == reached.count(False)
     assert f"with visits of {PAGES * (3 + taken_s):.0f} s" in text
     assert "44.0 µs with it and the default sampling, a quarter (+10%)" in text

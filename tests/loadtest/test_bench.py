@@ -29,9 +29,9 @@ def test_seconds_of_waitroom():
 
     with in_memory(), Waitroom() as system:
         kept_s = VERDICT_TTL_MS // 1000  # so long until the replicas are surely asked again
-        inside = measure(system, "admitted", 0, warm_s=1, seconds=kept_s)
-        flood = measure(Wrong(system, Load([visit("/nowhere", "site")])), "rush", 0, warm_s=0,
-                        seconds=1)  # fmt: skip
+        inside = measure(system, "admitted", warm_s=1, seconds=kept_s)
+        wrong = Wrong(system, Load([visit("/nowhere", "site")]))
+        flood = measure(wrong, "rush", warm_s=0, seconds=1)
         folder = system.site.folder
     assert inside.problems == []
     assert inside.totals.requests > 100

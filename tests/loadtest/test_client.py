@@ -7,7 +7,9 @@ def test_each_case_is_measured():
     """The report has a row for each client, with the ratio to bare aiohttp."""
     amount = client.Amount(rounds=1, seconds=0.05)
     (report,) = client.measure_reports(amount)
-    assert len(report.figures.runs) == 4 * len(client.TASKS)
-    assert all(run.per_second > 0 for runs in report.figures.runs.values() for run in runs)
-    assert {report.figures.get_ratio(client.BARE, tasks) for tasks in client.TASKS} == {1}
-    assert "| AsyncClient without aiohttp |" in "\n".join(report.paragraphs)
+    runs = report.figures
+    assert len(runs.runs) == 4 * len(client.TASKS)
+    assert all(run.per_second > 0 for case in runs.runs for run in runs.of(case))
+    assert "| AsyncClient without aiohttp |" in report.text()
+    bare = [(client.BARE, tasks) for tasks in client.TASKS]
+    assert {runs.ratio(case, case, "per_second") for case in bare} == {1}

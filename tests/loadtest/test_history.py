@@ -4,9 +4,7 @@ import json
 import time
 from dataclasses import replace
 
-from loadtest import machine
-from loadtest.history import report
-from loadtest.history.measure import Amount, measure
+from loadtest.history.measure import Amount, measure, report
 
 NOW_MS = 1_800_000_000_000
 TINY = Amount(
@@ -28,7 +26,7 @@ def test_everything_is_measured_and_told(tmp_path):
     for runs in result.recorded.values():
         assert [run.events for run in runs] == [400]
         assert all(0 < run.seconds < time.time() - began_ms / 1000 for run in runs)
-    text = report.report(result).write(tmp_path, machine.describe())
+    text = report(result).write(tmp_path)
     for part in (
         "3,000 stays",
         "| history (events) | hot | p",

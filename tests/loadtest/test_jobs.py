@@ -5,7 +5,7 @@ import re
 
 from loadtest.databases import open_database
 from loadtest.jobs.systems import Waitroom
-from loadtest.jobs.target import Bell, Target
+from loadtest.jobs.target import Bell, CountingNginx
 from tests.support.site import ROOT, SocketRedis
 
 
@@ -23,7 +23,7 @@ def test_arq_has_what_we_have_but_for_redis():
 
 async def test_a_few_jobs_for_real():
     """They are submitted by several callers, called once each, and done; one alone is seen."""
-    with SocketRedis() as redis, Target() as target, open_database("sqlite") as database:
+    with SocketRedis() as redis, CountingNginx() as target, open_database("sqlite") as database:
         async with (
             Bell().open() as bell,
             target.counter() as counter,

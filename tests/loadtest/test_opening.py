@@ -3,8 +3,8 @@ report says what was found."""
 
 import json
 
-from loadtest import machine
-from loadtest.opening import Amount, measure_opening, report
+from loadtest.opening import NAME, Amount, measure_opening, report
+from loadtest.rounds import Rounds
 
 TINY = Amount(visitors=400, latecomers=40, replicas=2, rounds=2)
 
@@ -19,7 +19,10 @@ async def test_an_opening_is_measured_and_told(tmp_path):
     assert {"beat.lua", "enter.lua", "snapshot.lua"} <= round_.after.keys()
     longest = max(ms for name, held in round_.after.items() if ".lua" in name for ms in held)
     assert round_.longest_ms == longest
-    text = report([round_, round_], TINY).write(tmp_path, machine.describe())
+    rounds = Rounds(2)
+    for [name] in rounds.turns([NAME]):
+        rounds.add(name, round_)
+    text = report(rounds, TINY).write(tmp_path)
     for part in ("400 in the pre-queue", "| beat.lua |", "all visitors answered"):
         assert part in text
     told = json.loads((tmp_path / "data/opening.json").read_text())

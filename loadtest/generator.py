@@ -1,0 +1,115 @@
+"""Locust with the suite as a load generator, and the CPU time of all parts of a loaded site."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Self
+
+from loadtest.machine import busy_seconds, cpu_seconds
+from loadtest.verdict import FIGURES_BEGIN
+from tests.support.processes import free_port
+from tests.support.site import ROOT, Site
+
+#: Number of users that start per second.
+SPAWN = 600
+#: Number of Locust's processes.
+PROCESSES = 2
+NOFILE = 65536
+#: nginx lines of a site that responds at once, and logs the visitors.
+ORIGIN = "location / { access_log @folder@/hits.log load; return 200 'Welcome.'; }"
+
+
+class Generator:
+    """Locust, which loads a site until the end of the block. `values` are options of the suite."""
+
+    def __init__(self, site: Site, users: int, seconds: float, **values: object) -> None:
+        self._report = site.folder / "load.json"
+        self._report.unlink(missing_ok=True)
+        self._seconds = seconds
+        values = {"allow_untested": True, "client": "lean", "report": self._report, **values}
+        names = {f"WAITROOM_LOAD_{name.upper()}": str(value) for name, value in values.items()}
+        port = str(free_port())
+        self._process = subprocess.Popen(
+            [
+                str(Path(sys.executable).parent / "locust"), "-f", "loadtest/locustfile.py",
+                "--headless", "--host", site.url, "-u", str(users), "-r", str(SPAWN),
+                "-t", f"{round(seconds)}s", "--processes", str(PROCESSES), "--only-summary",
+                "--loglevel", "WARNING", "--master-bind-port", port, "--master-port", port,
+            ],
+            cwd=ROOT, env={**os.environ, **names}, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        )  # fmt: skip
+        self.pid = self._process.pid
+        self.output = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop Locust and its workers, which are a separate session."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(self.pid, number)
+                self._process.wait(5)
+            except ProcessLookupError:
+                return
+            except subprocess.TimeoutExpired:
+                continue
+
+    def wait_until_warm(self) -> None:
+        """Wait until the figures begin, which is after `warm_up` seconds."""
+        assert self._process.stdout is not None
+        while FIGURES_BEGIN not in self.output and (line := self._process.stdout.readline()):
+            self.output += line
+
+    def finish(self) -> dict[str, Any]:
+        """Wait until Locust ends by itself. Return its report."""
+        self.output += self._process.communicate(timeout=self._seconds + 60)[0]
+        if not self._report.exists():
+            raise SystemExit(f"the load generator made no report:\n{self.output}")
+        report: dict[str, Any] = json.loads(self._report.read_text())
+        return report
+
+
+def measure_load(
+    site: Site, users: int, warm_up_s: float, measured_s: float, **values: object
+) -> tuple[dict[str, Any], dict[str, float]]:
+    """Load a site. Return Locust's report, and the CPU time of each part in cores."""
+    # The CPU is read within the time that Locust measures, with a second more at its end.
+    seconds = warm_up_s + measured_s + 1
+    with Generator(site, users, seconds, warm_up=warm_up_s, **values) as generator:
+        generator.wait_until_warm()
+        before, began = _cpu_by_part(site, generator), time.monotonic()
+        time.sleep(measured_s)
+        after, lasted = _cpu_by_part(site, generator), time.monotonic() - began
+        report = generator.finish()
+    if report["verdict"] == "BROKEN":
+        print(generator.output)
+    cores = {part: (after[part] - before[part]) / lasted for part in after}
+    cores["everything else"] -= sum(cores.values()) - cores["everything else"]
+    return report, cores
+
+
+def _cpu_by_part(site: Site, generator: Generator) -> dict[str, float]:
+    """Return the CPU seconds so far by part. The last value is that of the whole machine."""
+    return {
+        "nginx": cpu_seconds([site.nginx.pid]),
+        "replicas": cpu_seconds(replica.pid for replica in site.replicas),
+        "Redis": cpu_seconds([site.redis.pid]),
+        "site": cpu_seconds([site.origin.pid]),
+        "load generator": cpu_seconds([generator.pid]),
+        "everything else": busy_seconds(with_steal=True),
+    }
+
+
+def raise_limits() -> None:
+    """Allow thousands of connections, for this process and its children."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = NOFILE if hard == resource.RLIM_INFINITY else min(NOFILE, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
