@@ -18,8 +18,8 @@ FROM_ELSEWHERE = Kind(
     "from_elsewhere",
     403,
     "Another site asked",
-    "A browser says that a page of another site, or of another host of this one, sent the request.",
-    "Send it from a page of the site itself, with `Sec-Fetch-Site: same-origin` or `none`.",
+    "The browser reports that a page of another site, or of another host of this site, sent this.",
+    "Send this from a page of the site itself, with `Sec-Fetch-Site: same-origin` or `none`.",
 )
 
 _Positive = Annotated[int, Field(ge=1)]
@@ -41,7 +41,7 @@ _Verdict = Annotated[
 class OriginalUrlHeaders(Headers):
     uri: str | None = Field(None, alias="X-Original-URI")
     """The URL that the visitor requested. `/gate` also reads X-Forwarded-Uri. For `/page` after a
-    form was sent: the URL of the form's page."""
+    form was submitted, this is the URL of the form's page."""
     x_original_method: str | None = None
     """The method of the visitor's request, by default GET. X-Forwarded-Method works too."""
 
@@ -50,8 +50,8 @@ class OriginalRequestHeaders(OriginalUrlHeaders):
     """The visitor's request, as the proxy describes it."""
 
     origin: str | None = None
-    """The visitor's Origin header. In browsers from before 2023, it alone shows that another site
-    caused a POST. Such a POST takes no place, because it lacks the cookie."""
+    """The visitor's Origin header. In browsers from before 2023, only this header shows that
+    another site caused a POST. Such a POST takes no place, because it lacks the cookie."""
     address: str | None = Field(None, alias="X-Real-IP")
     """The visitor's IP address, for rooms whose settings depend on it."""
     x_forwarded_proto: str | None = None
@@ -106,7 +106,7 @@ class RefusedHeaders(VerdictHeaders):
 
 class CacheHeaders(Headers):
     x_accel_expires: Count | None = None
-    """How many seconds nginx may cache the verdict for this cookie. If missing, it must not."""
+    """How many seconds nginx may cache the verdict for this cookie. If missing: none."""
 
 
 class CheckAdmittedHeaders(AdmittedHeaders, CacheHeaders):
@@ -116,13 +116,13 @@ class CheckAdmittedHeaders(AdmittedHeaders, CacheHeaders):
 
 class CheckRefusedHeaders(RefusedHeaders, CacheHeaders):
     x_waitroom_view: _View | None = None
-    """What the waiting page says first. Missing if the room is unknown."""
+    """What the waiting page shows first. Missing if the room is unknown."""
     x_waitroom_json: str | None = None
     """The JSON document for programs, if the room's `json_format` is `cloudflare`."""
     x_waitroom_document: str | None = None
     """The status document as JSON, for `/page`. Only if the room has a `template`."""
     refresh: str | None = None
-    """After how many seconds the browser reloads the template's page. Empty if its script polls."""
+    """The seconds until the browser reloads the template's page. Empty if its script polls."""
 
 
 class PageRequestHeaders(OriginalUrlHeaders):
@@ -136,7 +136,7 @@ class PageRequestHeaders(OriginalUrlHeaders):
 
 class PageHeaders(Headers):
     refresh: str | None = None
-    """After how many seconds the browser reloads the page. Missing if the page's script polls."""
+    """The seconds until the browser reloads the page. Missing if the page's script polls."""
     x_accel_expires: Count | None = None
     """How many seconds nginx may cache the page for other visitors."""
 
@@ -157,7 +157,7 @@ class Numbers(Reply):
     status_url: Annotated[str | None, optional] = None
     """The path of the visitor's status."""
     join_url: Annotated[str | None, optional] = None
-    """The path by which to join the queue."""
+    """The path with which to join the queue."""
 
 
 # For visitors -------------------------------------------------------------------------------------
@@ -224,12 +224,12 @@ class Status(Reply):
         }
     )  # fmt: skip
     state: _State
-    """The visitor's state. With `admitted`, the visitor's cookie opens the site."""
+    """The visitor's state. With `admitted`, the visitor's cookie gives access to the site."""
     visitor: _Visitor | None
     """The visitor's id. null if the visitor has no place and no session, or is not counted."""
     position: Position | None
-    """The position in the queue, or in the visitor's sub-queue, from 1 on. null unless the visitor
-    waits, before the opening, and while places are being restored."""
+    """The position in the queue, or in the visitor's sub-queue, starting at 1. null if the visitor
+    does not wait, before the opening, and while places are being restored."""
     position_above: Position | None
     """The room's `rank_limit`, if the position is greater and therefore not shown."""
     line: str | None
@@ -241,7 +241,7 @@ class Status(Reply):
     wait_seconds: Count | None
     """The expected wait. null if it is unknown, or still being measured."""
     wait_seconds_low: Count | None
-    """The lower end of the range in which the true wait is four times in five."""
+    """The lower end of the range that contains the actual wait in four cases out of five."""
     wait_seconds_high: Count | None
     """The upper end of this range."""
     joined_at: Time | None
@@ -266,7 +266,7 @@ class Status(Reply):
     closes_at: Time | None
     """When the room closes. null if the room stays open until the next event."""
     timezone: str | None
-    """The event's `timezone`. null if it has none, or UTC."""
+    """The event's `timezone`. null if the event has none, or if it is UTC."""
     paused: Annotated[Literal[True] | None, optional] = None
     """True if nobody is called at the moment."""
     measuring: Annotated[Literal[True] | None, optional] = None
@@ -276,14 +276,14 @@ class Status(Reply):
     messages: Annotated[dict[str, str] | None, optional] = None
     """The operator's message by language, if it has several."""
     join_url: Annotated[str | None, optional] = None
-    """The URL by which a newcomer joins, 2 to 60 s later, while the shield is up."""
+    """The URL with which a newcomer joins 2 to 60 s later, while the shield is up."""
     client: Annotated[str | None, optional] = None
     """The visitor's IP address as the proxy sends it. Only with `?client`."""
     store: Annotated[str | None, optional] = None
     """`memory` or `redis`, and an id of the store, which is the same on all replicas that share the
     store. null if Redis is unavailable. Only with `?client`."""
     nginx_key: Annotated[Literal["known", "unknown"] | None, optional] = None
-    """Whether the replica knows the last key that nginx sent a proof of. null if there is none.
+    """Whether the replica knows the key in nginx's last proof. null if nginx has sent no proof.
     Only with `?client`."""
     eviction: Annotated[str | None, optional] = None
     """Redis' `maxmemory-policy`. null if the replica has not read it yet. Only with `?client`."""

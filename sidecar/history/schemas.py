@@ -74,8 +74,8 @@ class StayDocument(Reply):
     queue_order: int | None
     """The order in the queue. The visitor with the lowest order is called next."""
     end_reason: str | None
-    """`session`, `left`, `finished`, `released`, `silent`, `swept`, `no_show`, `unused`, `unseen`,
-    `reset` or `stuck`."""
+    """Why the stay ended: `session`, `left`, `finished`, `released`, `silent`, `swept`, `no_show`,
+    `unused`, `unseen`, `reset` or `stuck`."""
     first_position: int | None
     """The position when the visitor joined the queue."""
     last_position: int | None
@@ -165,8 +165,8 @@ class Change(Reply):
     text: str
     """What the operator did, in words."""
     changes: dict[str, SettingChange] | None = None
-    """The values before and after a change of settings, by setting. null: an earlier page has the
-    values before. Not in CSV."""
+    """The values before and after a change of settings, by setting. null: the values before are not
+    known here. Not in CSV."""
 
 
 class RoomChanges(InPeriod, PageReply):
@@ -192,7 +192,7 @@ def create_changes_page(
 
 class Report(Reply):
     """A report on the stays that began in a period. Times are in seconds, and shares are from 0 to
-    1. A time or share is null if it is about no visitor."""
+    1. A time or share is null if no visitor counts toward it."""
 
     stays: int = 0
     """Stays that began in the period."""
@@ -201,9 +201,9 @@ class Report(Reply):
     admitted_after_wait: int = 0
     """Visitors admitted from the queue."""
     finished: int = 0
-    """Stays that the site ended, as at the end of a purchase."""
+    """Stays that the site ended, such as after a purchase."""
     expired: int = 0
-    """Sessions that ended because no request came any more."""
+    """Sessions that ended because no further request came."""
     left: int = 0
     """Sessions that the visitors ended themselves."""
     inside: int = 0
@@ -239,17 +239,17 @@ class Report(Reply):
     inside_p90: float | None
     """The 90th percentile of these lengths."""
     inversions: int
-    """Visitors who were in the queue when a visitor behind them was called before them. Visitors
-    who were moved or returned do not count."""
+    """Visitors who were still in the queue when a visitor behind them was called. Visitors who were
+    moved or who returned do not count."""
     moved: int = 0
     """Visitors whom an operator moved."""
     estimates: int = 0
-    """Wait estimates, of a few visitors a minute, that are compared with the waits that followed:
-    the first 100,000 at most."""
+    """Wait estimates, for a few visitors per minute, that are compared with the actual waits: at
+    most the first 100,000."""
     estimates_held: Share | None = None
-    """The share of them whose range held the wait that followed."""
+    """The share of these estimates whose range contained the actual wait."""
     estimate_error_p50: float | None = None
-    """The median error of the estimates, as a share of the wait that followed."""
+    """The median error of the estimates, as a share of the actual wait."""
 
 
 class RoomReport(Report, InPeriod):
@@ -267,17 +267,17 @@ class EstimateStep(Reply):
     estimates: int
     """Wait estimates made in the step for visitors who were admitted later."""
     held: Share
-    """The share of them whose range held the wait that followed."""
+    """The share of these estimates whose range contained the actual wait."""
     promised_low: float
-    """The median of the lower ends of their ranges, in seconds."""
+    """The median of the lower ends of the estimates' ranges, in seconds."""
     promised: float
-    """Their median, in seconds."""
+    """The median of the estimates, in seconds."""
     promised_high: float
-    """The median of the upper ends of their ranges, in seconds."""
+    """The median of the upper ends of the estimates' ranges, in seconds."""
     waited: float
-    """The median of the waits that followed, in seconds."""
+    """The median of the actual waits, in seconds."""
 
 
 class Estimates(InPeriod):
     steps: list[EstimateStep]
-    """The steps that have an estimate, oldest first."""
+    """The steps that have estimates, oldest first."""

@@ -43,7 +43,7 @@ UNKNOWN_JOB = problem_kinds.Kind(
     "unknown_job",
     404,
     "Unknown job",
-    "This token has no job of this id.",
+    "This token has no job with this id.",
     "Check the id, and send the token that submitted the job. Ended jobs are deleted after "
     "`result_ttl`.",
 )
@@ -52,8 +52,8 @@ GRANT_NEEDED = problem_kinds.Kind(
     "grant_needed",
     403,
     "That is not allowed",
-    "The job names a class without a grant that covers it.",
-    "Send a grant of that class with the job, or a token whose `scopes` have `classes`.",
+    "The job names a class, but has no grant for it.",
+    "Send a grant for that class with the job, or a token with the scope `classes`.",
 )
 WRONG_STATE = problem_kinds.Kind(
     "wrong_state",
@@ -66,7 +66,7 @@ IDEMPOTENCY_KEY_USED = problem_kinds.Kind(
     "idempotency_key_used",
     422,
     "Another job has this idempotency_key",
-    "A job with other content has this `idempotency_key`.",
+    "A job with different content has this `idempotency_key`.",
     "Use a new key for another job.",
 )
 
@@ -136,13 +136,13 @@ _OFFLINE_EXAMPLE: dict[str, Any] = {
 class SubmitHeaders(Headers):
     traceparent: str | None = None
     """The trace in which the job is called (W3C Trace Context), unless the job's own headers name
-    one. It is kept with the job, and sent to the target and with the callback. A malformed one is
-    dropped."""
+    one. It is stored with the job, and sent to the target and with the callback. A malformed trace
+    is ignored."""
     tracestate: str | None = None
-    """The vendors' part of the trace."""
+    """The vendor-specific part of the trace."""
     idempotency_key: str | None = None
-    """The same as `idempotency_key` in the body, in quotes or plain. 422 if both are given and
-    differ."""
+    """The same as `idempotency_key` in the body, with or without quotes. If both are given, they
+    must be the same."""
 
 
 class SubmitJob(Body):
@@ -162,8 +162,8 @@ class SubmitJob(Body):
     """GET, HEAD, POST, PUT, PATCH or DELETE, if the target allows it. Default: POST if there is a
     body, otherwise GET."""
     path: str | None = None
-    """The path below the target's `url`, if that ends with `/`. Percent-encoded, without `/` at
-    its beginning."""
+    """The path below the target's `url`, if that ends with `/`. It is percent-encoded and does not
+    begin with `/`."""
     query: Query | None = None
     """The query: a string, which is sent unchanged, or an object of names and values."""
     headers: dict[str, str] | None = None
@@ -175,7 +175,7 @@ class SubmitJob(Body):
     )
     """The body in base64, instead of `body`, if it is not text."""
     class_name: Annotated[str | None, Field(alias="class")] = None
-    """The job's class. Needs a `grant` for this class, or a token with the scope `classes`."""
+    """The job's class. Requires a `grant` for this class, or a token with the scope `classes`."""
     grant: str | None = None
     """A signed grant, which gives the job its class."""
     idempotency_key: Annotated[str, *matching(KEY_PATTERN, KEY_HINT)] | None = None
@@ -184,10 +184,10 @@ class SubmitJob(Body):
     callback_url: str | None = None
     """The URL that gets a POST when the job ends. The target's `callback_urls` must allow it."""
     run_at: RunAt | None = None
-    """When the job may first be called: a time in ISO 8601 with its zone, 366 days ahead at most. A
-    time in the past is now."""
+    """When the job may first be called: a time in ISO 8601 with its zone, at most 366 days ahead. A
+    time in the past means now."""
     delay: Annotated[FiniteFloat, Field(ge=0, le=MAX_DELAY_S)] | None = None
-    """How long the job must wait first, in seconds, instead of `run_at`."""
+    """How long the job must wait first, in seconds. Use either this or `run_at`."""
 
     #: Not a member. It is here for its error text.
     priority: SkipJsonSchema[
@@ -197,7 +197,7 @@ class SubmitJob(Body):
 
 class SubmitJobs(Body):
     jobs: Annotated[list[SubmitJob], Field(min_length=1, max_length=MAX_BULK_JOBS)]
-    """The jobs, 100 at most and 256 KB in all, each as in `POST /v1/jobs`."""
+    """The jobs, at most 100 and 256 KB in total, each as in `POST /v1/jobs`."""
 
 
 class RefusedJob(Reply):
@@ -206,16 +206,16 @@ class RefusedJob(Reply):
     code: str
     """The code of the problem, such as `queue_full`."""
     reason: str
-    """Why the job was not taken."""
+    """Why the job was not accepted."""
 
 
 class SubmittedJobs(Reply):
-    """The jobs that were taken, and those that were not."""
+    """The jobs that were accepted, and those that were not."""
 
     ids: list[Id | None]
-    """The id of each job, in the order of the request. null if it was refused."""
+    """The id of each job, in the order of the request. null if the job was refused."""
     refused: list[RefusedJob]
-    """The jobs that were not taken."""
+    """The jobs that were not accepted."""
 
 
 class JobResult(Reply):
@@ -289,7 +289,7 @@ class JobDocument(Reply):
     """For a pending job, when it expires, counted from the submission or `run_at`. For an ended
     job, when it is removed."""
     run_at: Annotated[At | None, Field(validation_alias="run_ms")]
-    """The earliest time of the first attempt, until then, if the job was submitted for later."""
+    """The earliest time of the first attempt. null if there is none, or if it has passed."""
     retry_at: Annotated[At | None, Field(validation_alias="retry_ms")]
     """The earliest time of the next attempt."""
     permit: Annotated[str | None, Field(validation_alias="permit")]
@@ -305,17 +305,17 @@ class JobDocument(Reply):
 
 class ResultsParameters(Parameters):
     wait: Annotated[int, Field(ge=0, le=MAX_WAIT_S)] = 0
-    """How long to keep the request open until a job of them has ended or is called, in seconds."""
+    """How long to keep the request open until one of the jobs ends or is called, in seconds."""
 
 
 class AwaitedJobs(Body):
     ids: Annotated[list[Id], Field(min_length=1, max_length=MAX_AWAITED_JOBS)]
-    """The ids of the jobs, 1000 at most."""
+    """The ids of the jobs, at most 1,000."""
 
 
 class JobResults(Reply):
     jobs: list[JobDocument]
-    """Those of the jobs that have ended or are called, 50 at most, in the order of `ids`."""
+    """The jobs that have ended or are called, at most 50, in the order of `ids`."""
 
 
 class JobList(PageReply):
@@ -323,7 +323,7 @@ class JobList(PageReply):
 
     __qualname__ = "Jobs"
     jobs: list[JobDocument]
-    """Newest first."""
+    """The jobs, newest first."""
 
 
 class JobFilter(BaseModel):
@@ -336,11 +336,11 @@ class JobFilter(BaseModel):
     status: Annotated[
         str | None, *matching(r"[1-5]([0-9]{2}|xx)", "an HTTP status such as 503, or 5xx")
     ] = None
-    """Only jobs whose last response had this HTTP status: one such as `503`, or `5xx` for all."""
+    """Only jobs whose last response had this HTTP status, such as `503` or, for a class, `5xx`."""
     id: Annotated[str | None, *matching("[A-Za-z0-9_-]{1,22}", "the beginning of an id")] = None
     """Only the job with this id, or jobs whose ids begin with this."""
     owner: str | None = None
-    """Only jobs that this token submitted. For operators, because a program sees only its own."""
+    """Only jobs that this token submitted. For operators: a program sees only its own jobs."""
     from_: Annotated[DatedPast, Field(alias="from", examples=["24h", "2026-11-27T18:00Z"])] = ""
     """Only jobs submitted at this time or later: a date or time (ISO 8601; UTC if it has no zone),
     or how long ago."""
@@ -382,7 +382,7 @@ class FailedJobs(JobFilter, Parameters):
     model_config = ConfigDict(extra="forbid")
 
     state: Literal["failed"] | None = None
-    """`failed`, or nothing, which means the same."""
+    """`failed`. It makes no difference, because only failed jobs are considered."""
 
 
 class FailureReason(Reply):
@@ -397,21 +397,21 @@ class FailureReason(Reply):
     jobs: int
     """How many jobs failed for this reason."""
     last_at: Annotated[At, Field(validation_alias="last_ms")]
-    """When the last of them failed."""
+    """When the last of these jobs failed."""
 
 
 class FailureReasons(Reply):
     reasons: list[FailureReason]
-    """The reasons, the most frequent first, 50 at most."""
+    """The reasons, the most frequent first, at most 50."""
     jobs: int
-    """How many jobs were grouped: the newest that match, 1,000 at most."""
+    """How many jobs were grouped: at most the newest 1,000 that match."""
 
 
 class SelectedJobs(JobFilter, Body):
     """Either the `ids` of jobs, or a filter."""
 
     ids: Annotated[list[_JobId], Field(min_length=1, max_length=MAX_BULK_JOBS)] | None = None
-    """The ids of the jobs, 100 at most."""
+    """The ids of the jobs, at most 100."""
     after: After = ""
     """The `next` of the previous response."""
     dry_run: bool = False
@@ -500,13 +500,13 @@ class TargetDocument(Reply):
     waiting: int
     """How many jobs are in the queue."""
     later: int
-    """How many jobs wait for their time: that of their next attempt, or their `run_at`."""
+    """How many jobs wait for the time of their next attempt, or for their `run_at`."""
     running: Annotated[int, Field(validation_alias="active")]
-    """How many calls are in progress, issued permits included."""
+    """How many calls are in progress, including those of issued permits."""
     calls_in_window: int
     """How many calls count against the rate now."""
     mean_seconds: Annotated[Seconds | None, Field(validation_alias="mean_s")]
-    """The mean duration of a call, in seconds. null if none was measured yet."""
+    """The mean duration of a call, in seconds. null if no call was measured yet."""
     calls_per_second: Rounded
     """The target's estimated capacity, in calls per second."""
     wait_seconds: Rounded
@@ -520,7 +520,7 @@ class TargetDocument(Reply):
     is_ready: bool
     """false while the queue is being rebuilt, because Redis was emptied."""
     runner_seen_at: Annotated[At | None, Field(validation_alias="runner_ms")]
-    """When a worker last asked for jobs. null if none did since Redis was empty."""
+    """When a worker last asked for jobs. null if none has asked since Redis was last empty."""
     has_runner: bool
     """false if no worker asked for jobs in the last 15 s, and no call is in progress. Offline jobs
     wait until you start a worker."""
@@ -528,7 +528,7 @@ class TargetDocument(Reply):
     """What the target does now. `coming back`: the queue is being rebuilt. `failing`: the breaker
     is open. `trying`: one call at a time tests the target. `held`: the target sent Retry-After."""
     counters: dict[str, int]
-    """Calls since Redis was empty: `called`, `completed`, `failed` and others."""
+    """Calls since Redis was last empty: `called`, `completed`, `failed` and others."""
     jobs: dict[str, int]
     """How many jobs are stored, by state."""
 
@@ -557,12 +557,12 @@ class HistoryStep(Reply):
     mean_seconds: Annotated[FromMs | None, Field(validation_alias="mean_ms")]
     """The mean duration of the jobs' calls, in seconds."""
     calls_completed: int | None = None
-    """How many calls succeeded. null: not known, because it is more than 24 hours ago, or because
-    Redis was emptied."""
+    """How many calls succeeded. null: unknown, because the step is more than 24 hours ago, or
+    because Redis was emptied."""
     calls_failed: int | None = None
-    """How many calls failed, those of jobs that are tried again included."""
+    """How many calls failed, including those of jobs that were retried."""
     calls_retried: int | None = None
-    """After how many calls the job waited for another attempt."""
+    """How many of the calls were followed by a wait for another attempt."""
 
 
 class TargetHistory(Reply):
@@ -597,6 +597,6 @@ class PermitRefused(Headers):
     x_waitroom_state: RefusalReason | Literal["permit-away", "unknown-target"]
     """Why the permit was refused. `permit-away`: Redis is unavailable."""
     x_waitroom_reason: RefusalReason | None = None
-    """Why the permit was refused. `over`: the permit is no longer valid, as after the job's end."""
+    """Why the permit was refused. `over`: the permit became invalid, such as when the job ended."""
     retry_after: Annotated[int, Field(ge=1)] | None = None
     """How long to wait while Redis is unavailable, in seconds."""

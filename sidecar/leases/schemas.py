@@ -29,7 +29,7 @@ LEASE_OVER = Kind(
     "lease_over",
     409,
     "The lease is over",
-    "The lease is over, or the fencing number is that of another lease. Nothing was changed.",
+    "The lease has ended, or the fencing number belongs to another lease. Nothing was changed.",
     "Stop work that depends on the old lease, and take a new one.",
 )
 NOT_RENEWED = Kind(
@@ -37,7 +37,7 @@ NOT_RENEWED = Kind(
     409,
     "Not renewed",
     "The template is not `renewable`, or `max_term` is reached. The lease keeps its end.",
-    "Finish before the lease ends, or wait for another one.",
+    "Finish before the lease ends, or wait for another lease.",
 )
 
 LETTERS = "1 to 128 letters, digits and . _ - : @ +"
@@ -159,7 +159,7 @@ class LeaseStatus(Reply):
     """The number that decides the place in the queue. Send it to restore the place if Redis has
     lost its data."""
     refresh_after_seconds: Seconds | None = None
-    """After what time a waiting holder must send a heartbeat to keep its place. null: no need."""
+    """The time until a waiting holder must send a heartbeat to keep its place. null: not needed."""
     held_seconds: Annotated[Seconds | None, optional] = None
     """With `wait`: how long the request was open when this state was read. The lease lasts for
     `expires_in_seconds` from then on."""
@@ -184,7 +184,7 @@ class LeaseHolder(Reply):
     granted_at: Time | None
     """When the lease began. null: the holder was called and has not taken the lease yet."""
     expires_at: Time
-    """When the lease ends or, for a called holder, the time to take the lease."""
+    """When the lease ends or, for a called holder, the time to take the lease ends."""
 
 
 class LeasedResource(Reply):

@@ -78,32 +78,32 @@ class LookParameters(LimitAddress):
     fields: LimitFields | None = None
     """Each field of the key as a separate parameter, such as `?biz=refund&channel=wx`."""
     key: Key | None = None
-    """The whole key, instead of its fields."""
+    """The whole key, in place of its fields."""
 
 
 class AcquireParameters(LimitAddress):
     wait: Annotated[int, Field(ge=0, le=MAX_WAIT_S)] = 0
     """Holds the response until the call may proceed, for at most this many seconds. The rest of the
     wait is in `wait_seconds`. If the client disconnects meanwhile, the permit is released, unless
-    the call has an `id`. Not with a list of calls."""
+    the call has an `id`. A list of calls cannot wait."""
 
 
 class AcquireHeaders(Headers):
     idempotency_key: str | None = None
-    """The same as `id` of a single call, in quotes or plain. 422 if both are given and differ."""
+    """The same as `id` of a single call, with or without quotes. They must not differ."""
 
 
 class ValueAddress(LimitAddress):
     key: Annotated[Key, Field(examples=["refund:wx"], json_schema_extra=_NOT_EMPTY)]
     """The whole key as in a decision, percent-encoded once more. If the limit's key has no fields,
-    leave it out: `/v1/limits/pay/values/`."""
+    omit it: `/v1/limits/pay/values/`."""
 
 
 class NamedCall(Body):
     fields: Annotated[LimitFields, wanted("an object of texts")] | None = None
     """The values of the fields in the limit's key, by name."""
     key: Key | None = None
-    """The whole key, instead of `fields`."""
+    """The whole key, in place of `fields`."""
 
     @model_validator(mode="after")
     def _check_one_name(self) -> Self:
@@ -113,7 +113,7 @@ class NamedCall(Body):
 
 
 class LimitCall(NamedCall):
-    """A call, with its fields or its key. null means the same as leaving a member out."""
+    """A call, with its fields or its key. A member that is null counts as missing."""
 
     model_config = _with_examples(
         {"fields": {"biz": "refund", "channel": "wx"}},
@@ -122,8 +122,8 @@ class LimitCall(NamedCall):
     cost: Annotated[Whole, Field(ge=1, le=MAX_COST)] | None = None
     """How much the call counts. Default: 1."""
     id: Annotated[str, *matching(PERMIT_ID, ID_HINT)] | None = None
-    """An id that you choose for the call. Another request with the same id is a retry of the same
-    call and is not counted again."""
+    """An id that you choose for the call. Another request with the same id is treated as a retry of
+    the same call and is not counted again."""
 
 
 LimitCalls = Annotated[list[LimitCall], Field(min_length=1, max_length=MAX_CALLS)]
@@ -245,7 +245,7 @@ class KeyValue(Reply):
     limit: int
     """The key's limit. -1: no limit."""
     warning: Annotated[str | None, optional] = None
-    """Why no values of the fields form this key, if so."""
+    """Why this key can never occur in a call that sends fields, if this is so."""
 
 
 class KeyCounts(PageReply):
@@ -272,15 +272,15 @@ class RefusedKey(Reply):
     key: Key
     """The key of the calls."""
     refused: int
-    """How many calls were refused, at least: only the ten keys that a replica refused most in a
-    minute count."""
+    """The minimum number of refused calls: for each minute, a replica reports only the ten keys
+    that it refused most."""
 
 
 class RecentHistory(Reply):
     minutes: list[MinuteDecisions]
     """All minutes of the last three hours, oldest first. The last one has just begun."""
     refused_keys: list[RefusedKey]
-    """The keys that were refused most in the last hour, 100 at most."""
+    """The keys that were refused most in the last hour, at most 100."""
 
 
 class KeyReset(Reply):
@@ -294,8 +294,8 @@ class CheckLimit(Headers):
     x_waitroom_limit: Name
     """The limit's name."""
     x_waitroom_key: str | None = None
-    """The whole key. Characters that a key may not contain are percent-encoded. A digest replaces a
-    long key, and its /64 network an IPv6 address. Without this header, all calls share one key."""
+    """The whole key, percent-encoded where needed. Long keys are replaced by digests, and IPv6
+    addresses by their /64 networks. Without this header, all calls share one key."""
     x_original_method: str | None = None
     """The method of the visitor's request. Default: GET. A CORS preflight passes uncounted."""
     x_waitroom_given: str | None = None
@@ -305,7 +305,7 @@ class CheckLimit(Headers):
 
 class _RateHeaders(Headers):
     policy: str | None = Field(None, alias="RateLimit-Policy")
-    """The limit's name, the limit (q) and its window (w, seconds), by
+    """The limit's name, the limit (q) and its window (w, in seconds), as in
     draft-ietf-httpapi-ratelimit-headers. Missing if the key has no limit or Redis is down."""
     rate: str | None = Field(None, alias="RateLimit")
     """The limit's name, how many calls are left (r), and the seconds (t) until the whole limit is

@@ -12,7 +12,7 @@ NO_DRAW = Kind(
     "no_draw",
     404,
     "No draw",
-    "The room has no event with a pre-queue of that name.",
+    "The room has no event with that name and a pre-queue.",
     "Check the event's name: `waitroom rooms events ROOM`.",
 )
 NOT_DRAWN_YET = Kind(
@@ -45,8 +45,8 @@ _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 class DrawParameters(RoomAddress):
     event: _Name | None = None
-    """The name of an event with a pre-queue. Default: of the events with a pre-queue the current
-    one, else the next, else the last."""
+    """The name of an event with a pre-queue. Default: the current event with a pre-queue, or else
+    the next, or else the last."""
 
 
 class PlacesPage(DrawParameters):
@@ -82,8 +82,8 @@ class Draw(Reply):
     places_url: str | None = None
     """The URL of the list. null before it is published, and after it was deleted."""
     store_emptied_at: Time | None = None
-    """When Redis lost its data during the pre-queue. The list then has only the visitors who polled
-    again after that. null: no data was lost."""
+    """When Redis lost its data during the pre-queue. The list then contains only visitors who
+    polled after that. null: no data was lost."""
 
 
 class DrawnPlaces(Reply):

@@ -23,15 +23,15 @@ UNKNOWN_DELIVERY = Kind(
     "unknown_delivery",
     404,
     "Unknown delivery",
-    "The webhook has no delivery of that id, or no longer has it.",
-    "List the deliveries. A webhook keeps only the latest.",
+    "The webhook has no delivery with that id, or no longer has it.",
+    "List the deliveries. A webhook keeps only the latest ones.",
 )
 DELIVERY_CHANGED = Kind(
     "delivery_changed",
     409,
     "The delivery has changed",
     "Somebody else has sent the message again since you looked. Nothing was sent.",
-    "See the last response, and send the message again if still needed.",
+    "See the last response, and send the message again if it is still needed.",
 )
 
 Count = Annotated[int, Field(ge=0)]

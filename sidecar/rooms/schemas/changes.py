@@ -18,15 +18,15 @@ UNKNOWN_CHANGE = Kind(
     "unknown_change",
     404,
     "Unknown change",
-    "The room's log has no change of that revision, or no longer has it.",
+    "The room's log has no change with that revision, or no longer has it.",
     "Set the values yourself. A long value, such as a style sheet, is not kept.",
 )
 CHANGED_SINCE = Kind(
     "changed_since",
     409,
     "Changed since",
-    "A setting was changed again since the change that you undo. Nothing was undone.",
-    "See the room's log, and talk to the operator in it.",
+    "A setting has been changed again since this change. Nothing was undone.",
+    "See the room's log, and talk to the operator who made the later change.",
 )
 
 
@@ -39,7 +39,7 @@ class ActAddress(ChangeParameters):
     act: Literal["pause", "drain", "resume"]
     """The action."""
     clear_message: bool = False
-    """Also takes away the message that was set at run time, in the same change."""
+    """Also clears the message that was set at run time, in the same change."""
 
 
 class HoldParameters(ChangeParameters):
@@ -59,7 +59,7 @@ class Alert(Body):
 
 
 class Changes(Body):
-    """Settings by name, validated like the configuration. app/openapi/settings.py adds their JSON
+    """Settings by name, validated like the settings file. app/openapi/settings.py adds their
     schema."""
 
     model_config = ConfigDict(extra="allow")
@@ -110,7 +110,7 @@ class Forecast(RoomReply):
 
 class SettingChange(Reply):
     before: Any = Field(serialization_alias="from")
-    """The value before. null: as configured."""
+    """The previous value. null: as configured."""
     after: Any = Field(serialization_alias="to")
     """The new value. null: as configured."""
 

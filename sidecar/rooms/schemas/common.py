@@ -23,7 +23,7 @@ UNKNOWN_CLASS = Kind(
     "unknown_class",
     404,
     "Unknown class",
-    "The room has no class of that name.",
+    "The room has no class with that name.",
     "Use one of the room's `classes`.",
 )
 
@@ -32,7 +32,7 @@ AMBIGUOUS_NUMBER = Kind(
     409,
     "Several visitors have this number",
     "More than one visitor has that number. `visitors` lists their ids.",
-    "Name the visitor by an id.",
+    "Identify the visitor by an id.",
 )
 
 VISITOR_ID = "^[A-Za-z0-9_-]{22}$"

@@ -19,7 +19,7 @@ DEFAULT_LIFETIME_S = 86_400
 
 class PreviewParameters(RoomAddress):
     at: Time | None = None
-    """The time to preview instead of now. Without an offset it is in the events' time zone, as in
+    """The time to preview instead of now. Without an offset, it is in the events' time zone, as in
     2026-12-01 10:05."""
 
 
@@ -51,11 +51,11 @@ class GrantRequest(Body):
             }
         ),
     ] = DEFAULT_LIFETIME_S
-    """Seconds, or text with a unit such as `2h`. At most 366 days."""
+    """How long the grants are valid: seconds, or text such as `2h`; at most 366 days."""
     once: bool = False
     """Whether each grant can be used only once, by one visitor."""
     count: Annotated[Whole, Field(ge=1, le=MAX_GRANTS)] = 1
-    """How many grants to issue. More than one only with `once`."""
+    """How many grants to issue. More than one requires `once`."""
 
     @model_validator(mode="after")
     def _require_once_for_several(self) -> "GrantRequest":
@@ -88,7 +88,7 @@ RoomStateName = Literal[
 
 
 class SiteState(Reply):
-    """How the site behind an adaptive room does, as of the last tick."""
+    """The state of the site behind an adaptive room, as last measured."""
 
     state: StateName
     """`healthy`: the ceiling grows while the room is full. `strained`: one visitor may enter when
@@ -99,27 +99,27 @@ class SiteState(Reply):
     ceiling: Count
     """How many visitors may be inside, or might be with `mode = "on"`."""
     sustainable: Count | None
-    """How many visitors the site is believed to bear. null: it was never overloaded."""
+    """How many visitors the site can probably serve. null: it was never overloaded."""
     p90_seconds: Annotated[float, Field(ge=0)]
     """The p90 of the response times, in seconds."""
     error_share: float
     """The share of errors, from 0 to 1."""
     responses: Count
-    """The number of responses that these figures are from."""
+    """The number of responses on which these figures are based."""
 
 
 class RoomState(RoomReply):
     state: RoomStateName
-    """What the room does, in one word, as the dashboard and the commands show it: the first that
+    """What the room does, as the dashboard and the commands show it: the first of these that
     applies. `recovering`: Redis was emptied, and nobody is called. `off`: all visitors pass.
-    `paused`, `draining`, `closed`, `prequeue`: as `mode` and `phase`. `cap_0`: nobody is let in.
+    `paused`, `draining`, `closed`, `prequeue`: as in `mode` and `phase`. `cap_0`: nobody is let in.
     `at_cap`: all slots are taken. `running`: none of these. `no_redis`: only in the dashboard."""
     mode: Literal["open", "paused", "draining", "running"]
-    """`open`: all visitors pass. `paused`: nobody is called. `draining`: nobody new may wait."""
+    """`open`: all visitors pass. `paused`: nobody is called. `draining`: newcomers may not wait."""
     phase: Phase
     """The phase of the room, which its events determine."""
     site: SiteState | None
-    """How the site does, if the room is adaptive and was measured."""
+    """The state of the site, if the room is adaptive and the site was measured."""
     event: str | None
     """The event that is open or in its pre-queue. null: none."""
     coming: str | None
@@ -137,7 +137,7 @@ class RoomState(RoomReply):
     revision: Count
     """The number of the last change of settings. It grows with each change."""
     replicas: Count
-    """Replicas that asked Redis in the last seconds."""
+    """Replicas that have called Redis in the last few seconds."""
     recovery_stage: Literal[0, 1, 2]
     """2: Redis was emptied, and nobody is called. 1: visitors may still be missing. 0: normal."""
     recovers_until: Time | None
@@ -173,7 +173,7 @@ class Step(Reply):
     local: Time
     """The time in the event's time zone."""
     in_seconds: int
-    """Seconds from now to this time. Negative: it is past."""
+    """Seconds from now to this time. Negative: the time is past."""
 
 
 class SettingsAtTime(Reply):

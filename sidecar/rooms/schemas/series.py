@@ -16,7 +16,7 @@ class SeriesParameters(RoomAddress):
     until: Milliseconds | None = None
     """The end of the series, ms since 1970. Default: now."""
     step: Annotated[int, Field(ge=60, le=DAY_S)] = 60
-    """The length of a step, in seconds. More than two hours ago it is at least five minutes."""
+    """The length of a step, in seconds. For times over two hours ago, at least five minutes."""
 
 
 class SeriesStep(Reply):
@@ -33,13 +33,13 @@ class SeriesStep(Reply):
     active: Count
     """Sessions at the end of the step, including those of called visitors."""
     cap: Count
-    """The cap at the end of the step; of an adaptive room, the ceiling if that is lower."""
+    """The cap at the end of the step; of an adaptive room, the ceiling, if that is lower."""
     ceiling: Count | None
-    """How many visitors an adaptive room let in or advised, at the end. null: it was none."""
+    """How many visitors an adaptive room admitted or advised, at the end. null: not adaptive."""
     p90: float | None
     """The p90 of the response times of the site behind an adaptive room, in seconds."""
     error_share: float | None
-    """The share of errors of this site, from 0 to 1."""
+    """The share of errors among the site's responses, from 0 to 1."""
     joined: Count
     """Newcomers who had to wait."""
     admitted: Count
@@ -58,11 +58,11 @@ class SeriesEvent(Reply):
     opens_at: Milliseconds
     """When the room opens."""
     closes_at: Milliseconds | None
-    """When the event ends. null: when the next event begins."""
+    """When the event ends. null: it ends when the next event begins."""
 
 
 class Series(RoomReply):
     steps: list[SeriesStep]
-    """The steps, oldest first. The first step begins with the oldest sample at the earliest."""
+    """The steps, oldest first. The first step does not begin before the oldest sample."""
     events: list[SeriesEvent]
     """All events of the room, even those outside of the series."""
