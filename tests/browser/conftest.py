@@ -2,9 +2,9 @@
 
 import pytest
 
+from tests.browser.played_page import play
 from tests.support.browser import browser, visitor
 from tests.support.dashboard import log_in
-from tests.support.played_page import play
 
 __all__ = ["browser", "play", "visitor"]
 

@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.played_page import NOWHERE, PAGE, SERVER, closed, prequeue
 from tests.support.browser import find_violations
-from tests.support.played_page import NOWHERE, PAGE, SERVER, closed, prequeue
 
 STATES = {
     "joining": {"state": "not_queued", **NOWHERE, "refresh_after_seconds": 300},

@@ -7,9 +7,9 @@ import pytest
 from playwright.sync_api import expect
 
 from sidecar.gate.page.languages import Languages
+from tests.browser.played_page import NOWHERE
 from tests.support.events import make_opening_event
 from tests.support.nginx_client import Visitor
-from tests.support.played_page import NOWHERE
 from tests.support.site import ROOT, Site, gated
 from tests.support.story import raise_shield
 

@@ -10,7 +10,7 @@ from sidecar.gate.page.render import Page
 from sidecar.kit.share import find_share
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.visitor_number import visitor_number
-from tests.support.played_page import ABOUT, LANGUAGES, NOWHERE, SERVER, closed, iso, prequeue
+from tests.browser.played_page import ABOUT, LANGUAGES, NOWHERE, SERVER, closed, iso, prequeue
 from tests.support.processes import wait_until
 from tests.support.story import leave
 

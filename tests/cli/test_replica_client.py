@@ -3,14 +3,13 @@
 import json
 import os
 import subprocess
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from click.testing import CliRunner
 
 from sidecar.cli import main
 from sidecar.visitors.visitor_number import visitor_number
+from tests.support.http_server import serve
 from tests.support.processes import WAITROOM
 
 TOKEN = "0123456789abcdef"
@@ -148,21 +147,10 @@ def test_nothing_is_said_when_nobody_reads(url, words, tmp_path):
 def another(request):
     """A server that is no replica's ops listener: a site, an API, one that leads elsewhere."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(302 if request.param == "redirect" else 404)
-            self.send_header("Location", "/")
-            self.end_headers()
-            text = json.dumps({"error": "none"}) if "json" in request.param else "<h1>Shop</h1>"
-            self.wfile.write(text.encode())
-
-        def log_message(self, *_words: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    text = json.dumps({"error": "none"}) if "json" in request.param else "<h1>Shop</h1>"
+    status = 302 if request.param == "redirect" else 404
+    with serve(lambda _: (status, text.encode(), {"Location": "/"})) as url:
+        yield url
 
 
 def test_what_is_no_replica_is_named(another):

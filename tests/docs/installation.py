@@ -14,12 +14,9 @@ import subprocess
 import tomllib
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
 from functools import cached_property
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 from unittest.mock import MagicMock, patch
 
@@ -27,6 +24,7 @@ from pydantic import ValidationError
 
 from sidecar.settings.model import Settings
 from tests.docs.blocks import Block, blocks_of, strip_shell
+from tests.support.http_server import serve
 from tests.support.processes import CLEAN, WAITROOM
 from tests.support.service import TOKEN, Service
 from tests.support.site import ADMIN_TOKEN, SECRET, make_folder
@@ -90,30 +88,8 @@ def to_toml_file(settings: dict[str, Any]) -> str:
     return "".join(f"{name} = {to_toml(value)}\n" for name, value in settings.items())
 
 
-class _Answers(BaseHTTPRequestHandler):
-    """A server that responds to any request with an image."""
-
-    def do_GET(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.send_response(200)
-        self.send_header("Content-Type", "image/png")
-        self.send_header("Content-Length", "4")
-        self.end_headers()
-        self.wfile.write(b"fine")
-
-    do_POST = do_GET  # noqa: N815 - http.server's name
-
-    def log_message(self, *_: object) -> None:
-        """Log nothing."""
-
-
-@contextlib.contextmanager
-def serve_images() -> Iterator[str]:
-    """Serve _Answers within a `with` block, at the URL that it gives."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Answers) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
+#: The response to each request of a page's target.
+IMAGE = 200, b"fine", {"Content-Type": "image/png"}
 
 
 class Installation(AbstractContextManager["Installation"]):
@@ -132,7 +108,7 @@ class Installation(AbstractContextManager["Installation"]):
     @cached_property
     def target(self) -> str:
         """The URL of a server for calls of jobs, webhooks, and requests to the site."""
-        return self._stack.enter_context(serve_images())
+        return self._stack.enter_context(serve(lambda _: IMAGE)) + "/"
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import blocks_of
-from tests.docs.installation import serve_images
+from tests.docs.installation import IMAGE
+from tests.support.http_server import serve
 from tests.support.processes import CLEAN, WAITROOM, free_port
 from tests.support.redis_servers import RedisServer
 from tests.support.site import ROOT
@@ -49,19 +50,19 @@ def script(folder: Path) -> str:
 def test_it_works_as_it_stands(tmp_path):
     """Only addresses are others: of Redis, of the replica, and of the target, which is on this
     machine and so private; ID is the job's. No variable is set that the page does not set."""
-    with RedisServer() as redis, serve_images() as target:
+    with RedisServer() as redis, serve(lambda _: IMAGE) as target:
         text = script(tmp_path)
         settings = tmp_path / "waitroom.toml"
         settings.write_text(
             settings.read_text()
             .replace("redis://127.0.0.1:6379/0", redis.url)
-            .replace('url = "https://images.example/v1/"', f'private = true\nurl = "{target}"')
+            .replace('url = "https://images.example/v1/"', f'private = true\nurl = "{target}/"')
         )
         edge, ops = free_port(), free_port()
         listeners = {"EDGE": edge, "OPS": ops}
         listen = {f"WAITROOM_{name}_LISTEN": f"127.0.0.1:{n}" for name, n in listeners.items()}
         text = text.replace("127.0.0.1:8401", f"127.0.0.1:{ops}").replace("show ID", 'show "$id"')
-        text = re.sub(r"https://\w+\.example/", target, text)
+        text = re.sub(r"https://\w+\.example/", f"{target}/", text)
         programs = f"{Path(WAITROOM).parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
         done = subprocess.run(
             ["bash", "-c", text], cwd=tmp_path, env={**CLEAN, "PATH": programs, **listen},

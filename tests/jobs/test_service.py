@@ -6,18 +6,14 @@ import hashlib
 import hmac
 import json
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
-from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from tests.support.processes import free_port, wait_until
+from tests.support.http_server import Received, Response, serve
+from tests.support.processes import wait_until
 from tests.support.target import PART
 from tests.support.works import JobSystem, SubmittedJob, sign_grant
 
@@ -27,50 +23,22 @@ INLINE = 65_536
 MAX_PENDING = 3
 
 
-class Came(NamedTuple):
-    path: str
-    headers: dict[str, str]
-    body: bytes
-
-
 class Receiver:
-    """Whoever is called back. Each path is answered with what its last part says, the first time;
+    """A receiver of callbacks. Each path is answered with what its last part says, the first time;
     then with 200."""
 
     def __init__(self) -> None:
-        self.came: list[Came] = []
-        self.port = free_port()
+        self.came: list[Received] = []
+        self.url = ""
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/hooks/"
-
-    def of(self, path: str) -> list[Came]:
+    def of(self, path: str) -> list[Received]:
         return [came for came in self.came if came.path == f"/hooks/{path}"]
 
-    @contextmanager
-    def running(self) -> "Iterator[Receiver]":
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                is_first = all(came.path != self.path for came in receiver.came)
-                receiver.came.append(Came(self.path, dict(self.headers), body))
-                status = int(self.path.rpartition("/")[2]) if is_first else 200
-                self.send_response(status)
-                if status == 302:
-                    self.send_header("Location", receiver.url + "elsewhere/200")
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        with ThreadingHTTPServer(("127.0.0.1", self.port), Handler) as server:
-            Thread(target=partial(server.serve_forever, 0.05), daemon=True).start()
-            yield self
-            server.shutdown()
+    def respond(self, came: Received) -> Response:
+        is_first = all(earlier.path != came.path for earlier in self.came)
+        self.came.append(came)
+        status = int(came.path.rpartition("/")[2]) if is_first else 200
+        return status, b"", {"Location": f"{self.url}elsewhere/200"} if status == 302 else {}
 
 
 class Place:
@@ -91,8 +59,15 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place():
+def receiver():
     receiver = Receiver()
+    with serve(receiver.respond) as url:
+        receiver.url = f"{url}/hooks/"
+        yield receiver
+
+
+@pytest.fixture(scope="module")
+def place(receiver):
     images = {
         "methods": ["GET", "POST", "PUT"], "retries": 1, "retry_delay": "50ms",
         "headers": {"X-Key": "the-key-of-the-target"}, "max_body": 2000, "max_result": 300_000,
@@ -114,7 +89,7 @@ def place():
         "permits": {"kinds": ["online"], "concurrency": 1},
     }  # fmt: skip
     scopes = '[scopes]\nservice = ["jobs", "classes"]\n'
-    with receiver.running(), JobSystem(targets, replicas=2, runners=1, more=scopes) as works:
+    with JobSystem(targets, replicas=2, runners=1, more=scopes) as works:
         yield Place(works, receiver)
 
 
@@ -955,7 +930,7 @@ def test_a_callback_is_signed_and_says_how_it_ended(place):
         assert signature(came) == came.headers["X-Waitroom-Signature"]
 
 
-def signature(came: Came) -> str:
+def signature(came: Received) -> str:
     """As the receiver of a webhook makes it."""
     parts = dict(part.split("=", 1) for part in came.headers["X-Waitroom-Signature"].split(","))
     said = parts["t"].encode() + b"." + came.body

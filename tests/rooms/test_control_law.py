@@ -3,7 +3,7 @@
 import pytest
 
 from sidecar.rooms.adaptive.controller import Learned
-from tests.support.simulated_site import (
+from tests.rooms.simulated_site import (
     P90_S,
     Database,
     Halved,

@@ -31,11 +31,9 @@ def find_free_port() -> int:
 class RedisServer(Servers):
     """A redis-server on a TCP port. With `aof`, its data survive `kill` and `restart`."""
 
-    def __init__(
-        self, *options: str, aof: bool = False, password: str = "", port: int | None = None
-    ) -> None:
+    def __init__(self, *options: str, aof: bool = False, password: str = "") -> None:
         super().__init__()
-        self.port = port or find_free_port()
+        self.port = find_free_port()
         self.password = password
         self._options = [
             "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",

@@ -2,7 +2,6 @@
 
 import ast
 import asyncio
-import contextlib
 import datetime as dt
 import itertools
 import json
@@ -13,11 +12,11 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 import waitroom
+from tests.support.http_server import serve
 from tests.support.processes import CLEAN, free_port, wait_until
 from tests.support.service import TOKEN
 from tests.support.site import ROOT
@@ -37,30 +36,9 @@ async def until(true, what):
     await asyncio.to_thread(wait_until, true, what)
 
 
-@contextlib.contextmanager
 def gateway(status, document):
-    """Run a server that gives every request one response. Return its address."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self):
-            self.rfile.read(int(self.headers["Content-Length"] or 0))
-            body = json.dumps(document).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_POST = do_DELETE = do_GET  # noqa: N815
-
-        def log_message(self, *_):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", free_port()), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    """Run a server that gives every request one response. Return a context with its address."""
+    return serve(lambda _: (status, json.dumps(document).encode(), {}))
 
 
 def now(room):

@@ -4,57 +4,40 @@ import json
 import re
 import threading
 import urllib.request
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.support.dashboard import Dashboard, confirm, overview, press, view
+from tests.support.http_server import serve
 from tests.support.processes import run_command, wait_until
 
 NOT_DELIVERED = re.compile(r"^Not delivered since \d\d:\d\d$")
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
-class Receiver(ThreadingHTTPServer):
+class Receiver:
     """What came, as (event, id); each is answered with `status`, the address and something
-    hostile. With `holds` set, only once it is cleared."""
-
-    daemon_threads = True
+    hostile. With `may_go` cleared, only once it is set."""
 
     def __init__(self):
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.came, self.status, self.may_go = [], 200, threading.Event()
+        self.came, self.status, self.may_go, self.url = [], 200, threading.Event(), ""
         self.may_go.set()
-        threading.Thread(target=self.serve_forever, daemon=True).start()
 
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.server_port}/hook/token-that-nobody-sees"
-
-
-class Handler(BaseHTTPRequestHandler):
-    def do_POST(self):
-        document = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.came.append((document["event"], self.headers["X-Waitroom-Delivery"]))
-        assert self.server.may_go.wait(10)
-        body = f"Cannot POST {self.path}: {HOSTILE}".encode()
-        self.send_response(self.server.status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
+    def respond(self, request):
+        event = json.loads(request.body)["event"]
+        self.came.append((event, request.headers["X-Waitroom-Delivery"]))
+        assert self.may_go.wait(10)
+        return self.status, f"Cannot POST {request.path}: {HOSTILE}".encode(), {}
 
 
 @pytest.fixture(scope="module")
 def receiver():
     receiver = Receiver()
-    yield receiver
-    receiver.may_go.set()
-    receiver.shutdown()
-    receiver.server_close()
+    with serve(receiver.respond) as url:
+        receiver.url = f"{url}/hook/token-that-nobody-sees"
+        yield receiver
+        receiver.may_go.set()
 
 
 @pytest.fixture(scope="module")

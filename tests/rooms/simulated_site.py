@@ -21,6 +21,8 @@ from sidecar.rooms.adaptive.signals import (
 )
 
 P90_S, MAX_ERRORS = 1.2, 0.02
+#: The share of requests that nginx reports.
+SAMPLED = 0.25
 #: Visitors think so long between pages, and half of them hold their slot longer, as they close the
 #: browser. They give up waiting for a response after the proxy's timeout.
 THINK_S, PAGES, HELD_S, TIMEOUT_S = 4.0, 70.0, 300.0, 30.0
@@ -114,10 +116,8 @@ def simulate(  # noqa: C901, PLR0912, PLR0915 - one loop over the kinds of event
     cap=None,
     seed=1,
     lasts=5400,
-    sampled=0.25,
     learned=None,
     lowest=10,
-    begin_inside=0,
     silent=(0, 0),
     quiet_until=0,
     stay_s=STAY_S,
@@ -159,18 +159,16 @@ def simulate(  # noqa: C901, PLR0912, PLR0915 - one loop over the kinds of event
         return sum_counts(steps[step] for step in chosen)
 
     def report(at, taken, is_good):
-        if silent[0] <= at < silent[1] or rng.random() >= sampled:
+        if silent[0] <= at < silent[1] or rng.random() >= SAMPLED:
             return
         step = steps[int(at) // STEP_S]
         step[RESPONSES] += 1
-        step[PERCENT] += round(100 * sampled)
+        step[PERCENT] += round(100 * SAMPLED)
         step[ERRORS] += not is_good
         if is_good or taken > 0.5:  # a quick error says nothing about speed
             step[find_bucket(taken)] += 1
             step[SUM_MS] += round(taken * 1000)
 
-    for _ in range(begin_inside):
-        enter(0.0)
     push(0.0, "tick")
     if quiet_until:
         push(0.0, "arrive")
