@@ -1,4 +1,5 @@
-"""A target's queue in Redis, case by case: who is called, when, and who is told."""
+"""A target's queue in Redis, case by case: what the model of test_target_model.py meets seldom, or
+does not say."""
 
 import asyncio
 import contextlib
@@ -128,38 +129,6 @@ async def test_who_comes_first_is_first(make):
     assert await call(store) == ["a", "b", "c"]
 
 
-async def test_a_class_has_a_head_start_or_goes_before_all(make, clock):
-    """Somebody of a class that these settings do not know has none."""
-    store = await make()
-    values = settings(classes={"early": {"head_start": 10}, "vip": {"priority": 1}})
-    orders = {}
-    for name in ("", "unknown", "early", "vip"):
-        clock.now += S
-        orders[name] = await store.reserve(f"job-{name}", name, values)
-    assert sorted(orders, key=orders.get) == ["vip", "early", "", "unknown"]
-    assert orders["unknown"] - orders[""] == S
-    assert orders[""] - orders["early"] == 8 * S - 1  # the class's number keeps orders apart
-
-
-async def test_a_full_queue_takes_nobody(make, clock):
-    """Those in the queue, those that wait for a moment and those being submitted count; not those
-    that are called. A place that is not taken is free after half a minute, or given up."""
-    store, values = await make(), settings(max_pending=3)
-    await store.add(
-        [QueueEntry("a", 8), QueueEntry("b", 16, not_before_ms=clock.now // 1000 + 60_000)]
-    )
-    assert await store.reserve("c", "", values) is not None
-    assert await store.reserve("d", "", values) is None
-    await store.unreserve("c")
-    assert await store.reserve("d", "", values) is not None
-    assert await store.reserve("e", "", values) is None
-    clock.now += 30 * S
-    assert await store.reserve("e", "", values) is not None
-    assert await store.reserve("f", "", values) is None
-    assert await call(store) == ["a"]
-    assert await store.reserve("f", "", values) is not None
-
-
 async def test_adding_again_changes_nothing(make):
     """Wherever the job is; its place in the queue is told."""
     store = await make()
@@ -180,16 +149,6 @@ async def test_a_batch_of_submits_is_one_call_of_a_script(make):
 
 
 # Calls --------------------------------------------------------------------------------------------
-
-
-async def test_an_offline_job_at_the_head_lets_nobody_past(make):
-    """An online one is called for anybody, until one comes that nobody here can take."""
-    store = await make()
-    await add(store, "a", "B", "c", "D", online="BD")
-    assert await call(store, 0) == []
-    assert await call(store, 1) == ["a", "B"]
-    assert await call(store, 0) == []
-    assert await call(store, 1) == ["c", "D"]
 
 
 async def test_the_cap_is_exact_for_claims_at_once(redis_socket):
@@ -295,25 +254,6 @@ async def test_a_lower_rate_holds_for_what_went_before(redis, make, clock):
     assert (told.claims, told.next_s) == ([], 3540)
 
 
-async def test_when_it_is_worth_asking_again(make, clock):
-    """At the first moment at which something changes by itself; else when there is news."""
-    store = await make()
-    assert (await store.claim(1, settings())).next_s is None  # nobody waits
-    await store.add([QueueEntry("later", 8, not_before_ms=clock.now // 1000 + 90_000)])
-    assert (await store.claim(0, settings())).next_s == 90
-    await add(store, "a", "b", "C", online="C", first=16)
-    assert (await store.claim(0, settings())).next_s == 90  # a is for a runner
-    told = await store.claim(1, settings(concurrency=1))
-    assert told.next_s == LOCK / S  # for a lock
-    await release(store, told.claims[0], hold_ms=clock.now // 1000 + 2_000)
-    assert (await store.claim(1, settings())).next_s == 2  # for the target, that is held
-    assert (await store.claim(1, settings(paused=True))).next_s == 90
-    clock.now += 2 * S
-    told = await store.claim(1, settings(claim_window=5))
-    assert [claim.id for claim in told.claims] == ["b", "C"]
-    assert told.next_s == 5  # for a permit
-
-
 async def test_more_than_a_script_does_is_asked_for_again_at_once(make):
     """200 heads, or 20 more than the caller can take, of whom some may be online."""
     store = await make()
@@ -352,19 +292,6 @@ async def test_a_target_is_held_until_the_latest_that_was_said(make, clock):
         await release(store, claim, "busy", hold_ms=now_ms + seconds * 1000)
     assert (await store.inspect([]))[0].held_until_ms == now_ms + 9000
     assert (await store.claim(1, settings())).next_s == 9
-
-
-async def test_what_is_lowered_or_paused_stops_new_calls_only(make):
-    store = await make()
-    await add(store, *"abcd")
-    claims = (await store.claim(2, settings(concurrency=3))).claims
-    assert await call(store, concurrency=1) == []
-    assert await call(store, paused=True) == []
-    assert await store.renew([(c.id, c.fence) for c in claims]) == ["held", "held"]
-    assert await release(store, claims[0])
-    assert await call(store, concurrency=1) == []
-    assert await release(store, claims[1])
-    assert await call(store, concurrency=1) == ["c"]
 
 
 async def test_how_calls_ended_is_known_by_the_minute(make, clock, redis):
@@ -425,19 +352,6 @@ async def test_a_lock_that_ends_puts_the_job_back_to_its_place(make, clock):
     assert (place.where, place.fence, line.held_until_ms) == ("running", second.fence, None)
     assert line.counters["lost"] == 1
     assert line.counters["completed"] == line.counters["failed"] == 0
-
-
-async def test_a_job_that_is_tried_again_has_its_old_place(make, clock):
-    store = await make()
-    await add(store, *"ab")
-    [claim] = (await store.claim(1, settings())).claims
-    again_ms = clock.now // 1000 + 4000
-    assert await release(store, claim, "failed", again_ms=again_ms)
-    assert (await store.inspect("a"))[1] == [QueuePlace("later", ends_ms=again_ms)]
-    clock.now += 4 * S - 1000
-    assert await call(store, 0) == []
-    clock.now += 1000
-    assert await call(store) == ["a", "b"]
 
 
 async def test_a_worker_hears_that_it_is_to_cut_a_call_off(make, clock):
@@ -588,21 +502,6 @@ async def test_a_clock_that_jumps_back_holds_another_algorithm_for_a_window(make
     assert await call(store, 1, rate=1, algorithm="fixed_window") == ["b"]
 
 
-async def test_how_long_a_call_takes_is_smoothed(make):
-    """By calls that were answered: the first as it is, a tenth of each further one."""
-    store, told = await make(), []
-    await add(store, *"abcd")
-    for how, took_us in (("failed", 9 * S), ("answered", 2 * S), ("busy", S), ("answered", 4 * S)):
-        [claim] = (await store.claim(1, settings(concurrency=1))).claims
-        await release(store, claim, how, took_us=took_us)
-        told.append((await store.inspect([]))[0].mean_s)
-    assert told == [None, 2, 2, 2.2]
-    line, _ = await store.inspect([])
-    assert line.counters == {
-        "called": 4, "completed": 2, "failed": 1, "retried": 0, "lost": 0, "expired": 0
-    }  # fmt: skip
-
-
 # Permits ------------------------------------------------------------------------------------------
 
 
@@ -725,19 +624,6 @@ async def test_a_queue_that_was_lost_is_built_again(redis, make, clock):
     assert [claim.id for claim in claims] == ["c", "d"]
     assert claims[0].fence > 2**52
     assert await release(store, runs)
-
-
-async def test_a_queue_that_is_lost_while_it_is_built_is_not_ready(redis, make, clock):
-    """What was held is lost with it."""
-    store = await make(is_ready=False)
-    born = (await store.claim(0, settings())).detected_us
-    await lose(redis, store)
-    assert not await store.mark_ready(0, born)
-    clock.now += 1
-    again = (await store.claim(0, settings())).detected_us
-    assert not await store.mark_ready(0, born)
-    assert not await store.is_ready()
-    assert await store.mark_ready(0, again)
 
 
 async def test_all_that_wait_are_told(make, clock):
