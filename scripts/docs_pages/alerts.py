@@ -141,9 +141,9 @@ def _section(alert: dict[str, Any]) -> Iterator[str]:
     lasts = f"after {alert['for']}" if "for" in alert else "at once"
     yield f"**{_named(alert['summary'])}** ({alert['severity']}, fires {lasts})"
     yield _named(alert["meaning"])
-    file, _, anchor = alert["runbook"].partition("#")
-    section = f"[{anchor.replace('-', ' ')}]({file.removeprefix('docs/')}#{anchor})"
-    yield f"**What to do:** {_named(alert['remedy'])} See {section}."
+    section = alert["runbook"].removeprefix("docs/")
+    label = section.partition(".")[0].capitalize()
+    yield f"**What to do:** {_named(alert['remedy'])} See [{label}]({section})."
 
 
 def _named(text: str) -> str:
