@@ -22,46 +22,10 @@ from sidecar.http.long_poll import is_gone
 from sidecar.http.problem_kinds import DATABASE_UNAVAILABLE, INVALID_REQUEST, QUEUE_FULL, Kind
 from sidecar.http.problems import ProblemError
 from sidecar.http.quick_response import QuickResponse
-from sidecar.jobs import model
+from sidecar.jobs import model, schemas
 from sidecar.jobs.endpoints.long_poll import AWAITED_STATES, JOB_POLLS
 from sidecar.jobs.model import ENDED, Job, JobError, NewJob, State
 from sidecar.jobs.request import check_request, encode_query
-from sidecar.jobs.schemas import (
-    GRANT_NEEDED,
-    IDEMPOTENCY_KEY_USED,
-    KEY_HINT,
-    KEY_PATTERN,
-    MAX_DELAY_S,
-    MAX_INLINE_BYTES,
-    NOT_ENDED,
-    RETRIED_BY_DEFAULT,
-    UNKNOWN_JOB,
-    UNKNOWN_TARGET,
-    WRONG_STATE,
-    AwaitedJobs,
-    CancelledJob,
-    ChangedJobs,
-    FailedJobs,
-    FailureReason,
-    FailureReasons,
-    FindJob,
-    JobDocument,
-    JobList,
-    JobPath,
-    JobResult,
-    JobResults,
-    JobsPage,
-    RefusedJob,
-    ResultsParameters,
-    SelectedJobs,
-    SkippedJob,
-    SubmitHeaders,
-    SubmitJob,
-    SubmitJobs,
-    SubmittedJobs,
-    format_after,
-    parse_after,
-)
 from sidecar.jobs.service import JOBS, JobView
 from sidecar.jobs.targets import Target
 from sidecar.kit.did_you_mean import did_you_mean
@@ -71,7 +35,7 @@ from sidecar.kit.trace_context import TRACEPARENT, read_trace_context
 
 log = structlog.get_logger()
 
-ENDPOINTS = Endpoints("jobs", problems=(DATABASE_UNAVAILABLE,))
+ENDPOINTS = Endpoints("jobs", problems=(DATABASE_UNAVAILABLE,), unknown=schemas.UNKNOWN_JOB)
 _READS = programs("jobs", "read", role="viewer")
 _CHANGES = programs("jobs", role="operator")
 _JOB = "/v1/jobs/{id}"
@@ -85,9 +49,9 @@ MAX_RESULTS = 50
 #: The Retry-After header if the queue is full, in seconds.
 FULL_RETRY_S = 60
 _PROBLEMS: dict[type[Exception], Kind] = {
-    model.GrantNeededError: GRANT_NEEDED,
-    model.IdempotencyKeyUsedError: IDEMPOTENCY_KEY_USED,
-    model.WrongStateError: WRONG_STATE,
+    model.GrantNeededError: schemas.GRANT_NEEDED,
+    model.IdempotencyKeyUsedError: schemas.IDEMPOTENCY_KEY_USED,
+    model.WrongStateError: schemas.WRONG_STATE,
     model.QueueFullError: QUEUE_FULL,
 }
 
@@ -106,23 +70,25 @@ def _convert_job_errors() -> Iterator[None]:
 
 
 @ENDPOINTS.get("/v1/jobs/bulk/reasons", _READS, replies={200: "The reasons."})
-async def list_failure_reasons(request: web.Request, params: FailedJobs) -> FailureReasons:
+async def list_failure_reasons(
+    request: web.Request, params: schemas.FailedJobs
+) -> schemas.FailureReasons:
     """Group failed jobs by reason.
 
     Counts the newest 1,000 that match the filter, by the status of the last response and the error.
     """
     query = params.to_query(_get_visible_owner(request))
     groups = await request.app[JOBS].store.search.group_failed(query)
-    reasons = [FailureReason.model_validate(group) for group in groups]
-    return FailureReasons(reasons=reasons, jobs=sum(reason.jobs for reason in reasons))
+    reasons = [schemas.FailureReason.model_validate(group) for group in groups]
+    return schemas.FailureReasons(reasons=reasons, jobs=sum(reason.jobs for reason in reasons))
 
 
 @ENDPOINTS.post(
     "/v1/jobs/bulk/submit",
     _CHANGES,
-    replies={202: (SubmittedJobs, "The ids of the jobs that wait, and what was refused.")},
+    replies={202: (schemas.SubmittedJobs, "The ids of the jobs that wait, and what was refused.")},
 )
-async def submit_jobs(request: web.Request, body: SubmitJobs) -> web.Response:
+async def submit_jobs(request: web.Request, body: schemas.SubmitJobs) -> web.Response:
     """Submit many jobs.
 
     If one of them is invalid, none is submitted. Otherwise each is submitted as if it was sent by
@@ -146,21 +112,21 @@ async def submit_jobs(request: web.Request, body: SubmitJobs) -> web.Response:
         raise InputError(problems)
     submit = partial(jobs.submit, owner.name, needs_grant=not owner.may_choose_class)
     replies = await asyncio.gather(*map(submit, checked), return_exceptions=True)
-    ids, refused = list[str | None](), list[RefusedJob]()
+    ids, refused = list[str | None](), list[schemas.RefusedJob]()
     for index, reply in enumerate(replies):
         if isinstance(reply, JobError | InputError):
             kind = _PROBLEMS.get(type(reply), INVALID_REQUEST)
-            refused.append(RefusedJob(index=index, code=kind.code, reason=str(reply)))
+            refused.append(schemas.RefusedJob(index=index, code=kind.code, reason=str(reply)))
             ids.append(None)
         elif isinstance(reply, BaseException):
             raise reply
         else:
             ids.append(reply[0].job.id)
-    return SubmittedJobs(ids=ids, refused=refused).response(202)
+    return schemas.SubmittedJobs(ids=ids, refused=refused).response(202)
 
 
 @ENDPOINTS.post("/v1/jobs/bulk/retry", _CHANGES, replies={200: "What was changed and skipped."})
-async def retry_jobs(request: web.Request, body: SelectedJobs) -> ChangedJobs:
+async def retry_jobs(request: web.Request, body: schemas.SelectedJobs) -> schemas.ChangedJobs:
     """Retry many jobs that have ended.
 
     Without `ids` and `state`: jobs that failed or expired. At most 100 jobs, newest first: send
@@ -171,34 +137,35 @@ async def retry_jobs(request: web.Request, body: SelectedJobs) -> ChangedJobs:
 
 
 @ENDPOINTS.post("/v1/jobs/bulk/cancel", _CHANGES, replies={200: "What was changed and skipped."})
-async def cancel_jobs(request: web.Request, body: SelectedJobs) -> ChangedJobs:
+async def cancel_jobs(request: web.Request, body: schemas.SelectedJobs) -> schemas.ChangedJobs:
     """Cancel many jobs that have not ended.
 
     At most 100 jobs, newest first: send `next` as `after` for more. Skips jobs that have ended, or
     whose call has begun and cannot be aborted, so the request can be repeated. With `dry_run` it
     only counts the jobs.
     """
-    return await _change_jobs(request, body, request.app[JOBS].cancel, NOT_ENDED)
+    return await _change_jobs(request, body, request.app[JOBS].cancel, schemas.NOT_ENDED)
 
 
 async def _change_jobs(
     request: web.Request,
-    body: SelectedJobs,
+    body: schemas.SelectedJobs,
     change: Callable[[str, str | None], Awaitable[object]],
     states: frozenset[State],
-) -> ChangedJobs:
+) -> schemas.ChangedJobs:
     """Change the selected jobs one by one. Skip jobs whose state does not allow the change."""
     owner, search = _get_visible_owner(request), request.app[JOBS].store.search
     if body.ids is None:
-        query = body.to_bulk_query(owner, states, RETRIED_BY_DEFAULT if states is ENDED else states)
+        default_states = schemas.RETRIED_BY_DEFAULT if states is ENDED else states
+        query = body.to_bulk_query(owner, states, default_states)
         if body.dry_run:
             count, after = await search.count(query)
-            return ChangedJobs(changed=count, skipped=[], next=format_after(after))
+            return schemas.ChangedJobs(changed=count, skipped=[], next=schemas.format_after(after))
         page, next_position = await search.find_page(query)
         positions = [(job.created_ms, job.id) for job in page]
     else:
         if body.dry_run:
-            return ChangedJobs(changed=len(set(body.ids)), skipped=[], next=None)
+            return schemas.ChangedJobs(changed=len(set(body.ids)), skipped=[], next=None)
         positions, next_position = [(0, id_) for id_ in dict.fromkeys(body.ids)], None
     changed, reasons, until_s = 0, dict[str, str](), time.monotonic() + BULK_TIME_LIMIT_S
     for index, (_, id_) in enumerate(positions):
@@ -218,19 +185,21 @@ async def _change_jobs(
             changed += 1
     event = "jobs_retried" if states is ENDED else "jobs_cancelled"
     log.info(event, changed=changed, skipped=len(reasons), by=owner or find_logged_name(request))
-    skipped = [SkippedJob(id=id_, reason=reason) for id_, reason in reasons.items()]
-    return ChangedJobs(changed=changed, skipped=skipped, next=format_after(next_position))
+    skipped = [schemas.SkippedJob(id=id_, reason=reason) for id_, reason in reasons.items()]
+    return schemas.ChangedJobs(
+        changed=changed, skipped=skipped, next=schemas.format_after(next_position)
+    )
 
 
 @ENDPOINTS.post(
     "/v1/jobs/bulk/results",
     _READS,
     replies={200: "Those of the jobs that have ended or are called, with their results."},
-    problems=(UNKNOWN_JOB,),
+    problems=(schemas.UNKNOWN_JOB,),
 )
 async def wait_for_jobs(
-    request: web.Request, params: ResultsParameters, body: AwaitedJobs
-) -> JobResults:
+    request: web.Request, params: schemas.ResultsParameters, body: schemas.AwaitedJobs
+) -> schemas.JobResults:
     """Get those of many jobs that have ended or are called, and their results.
 
     With `wait`, the response comes as soon as there is one. Send the remaining ids again.
@@ -244,13 +213,13 @@ async def wait_for_jobs(
     views = await polls.find_awaited([rows[id_] for id_ in ids])
     if params.wait and not views:
         views = await polls.wait_for_any(request, ids, params.wait)
-    return JobResults(jobs=await _make_documents(request, views[:MAX_RESULTS]))
+    return schemas.JobResults(jobs=await _make_documents(request, views[:MAX_RESULTS]))
 
 
 # One job ------------------------------------------------------------------------------------------
 
 
-def _check_members(request: web.Request, body: SubmitJob, invalid: set[str]) -> list[str]:
+def _check_members(request: web.Request, body: schemas.SubmitJob, invalid: set[str]) -> list[str]:
     """Return problems with the valid members of a submission that has invalid ones."""
     if "kind" in invalid:  # on it depends which members the job may have
         return []
@@ -270,14 +239,22 @@ def _check_members(request: web.Request, body: SubmitJob, invalid: set[str]) -> 
     "/v1/jobs",
     _CHANGES,
     check_members=_check_members,
-    headers=SubmitHeaders,
+    headers=schemas.SubmitHeaders,
     replies={
-        202: (JobDocument, "The job waits. It is stored, so no crash loses it."),
-        200: (JobDocument, "The job that was submitted earlier with the same key and content."),
+        202: (schemas.JobDocument, "The job waits. It is stored, so no crash loses it."),
+        200: (
+            schemas.JobDocument,
+            "The job that was submitted earlier with the same key and content.",
+        ),
     },
-    problems=(UNKNOWN_TARGET, GRANT_NEEDED, IDEMPOTENCY_KEY_USED, QUEUE_FULL),
+    problems=(
+        schemas.UNKNOWN_TARGET,
+        schemas.GRANT_NEEDED,
+        schemas.IDEMPOTENCY_KEY_USED,
+        QUEUE_FULL,
+    ),
 )
-async def submit_job(request: web.Request, body: SubmitJob) -> web.Response:
+async def submit_job(request: web.Request, body: schemas.SubmitJob) -> web.Response:
     """Submit a job.
 
     The response header `Location` has the job's path.
@@ -295,23 +272,23 @@ async def submit_job(request: web.Request, body: SubmitJob) -> web.Response:
 @ENDPOINTS.get(
     "/v1/jobs", _READS, replies={200: "A page of this token's jobs, or of all jobs for operators."}
 )
-async def list_jobs(request: web.Request, page: JobsPage) -> JobList:
+async def list_jobs(request: web.Request, page: schemas.JobsPage) -> schemas.JobList:
     """List jobs, newest first.
 
     A page may have fewer jobs than `limit`, or none, even if `next` is given: `status` and the
     beginning of an id are matched against 5,000 jobs at a time.
     """
     query = page.to_query(
-        _get_visible_owner(request), after=parse_after(page.after), limit=page.limit
+        _get_visible_owner(request), after=schemas.parse_after(page.after), limit=page.limit
     )
     jobs = request.app[JOBS]
     found, next_after = await jobs.store.search.find_page(query)
     documents = [_make_document(view) for view in await jobs.view(found)]
-    return JobList(jobs=documents, next=format_after(next_after))
+    return schemas.JobList(jobs=documents, next=schemas.format_after(next_after))
 
 
-@ENDPOINTS.get(_JOB, _READS, replies={200: "The job."}, problems=(UNKNOWN_JOB,))
-async def look_at_job(request: web.Request, params: FindJob) -> JobDocument:
+@ENDPOINTS.get(_JOB, _READS, replies={200: "The job."})
+async def look_at_job(request: web.Request, params: schemas.FindJob) -> schemas.JobDocument:
     """Get a job and its result."""
     jobs = request.app[JOBS]
     [view] = await jobs.view([await jobs.find(params.id, _get_visible_owner(request))])
@@ -325,9 +302,8 @@ async def look_at_job(request: web.Request, params: FindJob) -> JobDocument:
     _JOB + "/body",
     _READS,
     replies={200: (None, "The whole body, of any size and type.")},
-    problems=(UNKNOWN_JOB,),
 )
-async def get_job_body(request: web.Request, path: JobPath) -> web.StreamResponse:
+async def get_job_body(request: web.Request, path: schemas.JobPath) -> web.StreamResponse:
     """Get the result's body, as the target sent it.
 
     404 also if the job has no stored response.
@@ -369,12 +345,12 @@ async def get_job_body(request: web.Request, path: JobPath) -> web.StreamRespons
     _JOB,
     _CHANGES,
     replies={
-        200: (CancelledJob, "The job is cancelled."),
-        202: (CancelledJob, "The call had begun, and is being aborted (`abort`)."),
+        200: (schemas.CancelledJob, "The job is cancelled."),
+        202: (schemas.CancelledJob, "The call had begun, and is being aborted (`abort`)."),
     },
-    problems=(UNKNOWN_JOB, WRONG_STATE),
+    problems=(schemas.WRONG_STATE,),
 )
-async def cancel_job(request: web.Request, path: JobPath) -> web.Response:
+async def cancel_job(request: web.Request, path: schemas.JobPath) -> web.Response:
     """Cancel a job.
 
     Idempotent. 409 if the job has ended in another state, or if its call has begun and the target
@@ -384,17 +360,17 @@ async def cancel_job(request: web.Request, path: JobPath) -> web.Response:
         state = await request.app[JOBS].cancel(path.id, _get_visible_owner(request))
     _log_operator(request, "job_cancelled", path.id)
     if state is State.CANCELLED:
-        return CancelledJob(id=path.id, state="cancelled").response()
-    return CancelledJob(id=path.id, state="processing", aborting=True).response(202)
+        return schemas.CancelledJob(id=path.id, state="cancelled").response()
+    return schemas.CancelledJob(id=path.id, state="processing", aborting=True).response(202)
 
 
 @ENDPOINTS.post(
     _JOB + "/retry",
     _CHANGES,
-    replies={202: (JobDocument, "The job waits at the end of the queue.")},
-    problems=(UNKNOWN_JOB, UNKNOWN_TARGET, WRONG_STATE, QUEUE_FULL),
+    replies={202: (schemas.JobDocument, "The job waits at the end of the queue.")},
+    problems=(schemas.UNKNOWN_TARGET, schemas.WRONG_STATE, QUEUE_FULL),
 )
-async def retry_job(request: web.Request, path: JobPath) -> web.Response:
+async def retry_job(request: web.Request, path: schemas.JobPath) -> web.Response:
     """Retry a job that has ended."""
     jobs = request.app[JOBS]
     with _convert_job_errors():
@@ -407,9 +383,9 @@ async def retry_job(request: web.Request, path: JobPath) -> web.Response:
     _JOB + "/done",
     _CHANGES,
     replies={200: "The call is over, and the next job can be called."},
-    problems=(UNKNOWN_JOB, UNKNOWN_TARGET, WRONG_STATE),
+    problems=(schemas.UNKNOWN_TARGET, schemas.WRONG_STATE),
 )
-async def end_job(request: web.Request, path: JobPath) -> JobDocument:
+async def end_job(request: web.Request, path: schemas.JobPath) -> schemas.JobDocument:
     """Report that an online job's call is over.
 
     Idempotent.
@@ -437,13 +413,15 @@ def _get_visible_owner(request: web.Request) -> str | None:
     return None if owner.is_operator else owner.name
 
 
-async def _make_documents(request: web.Request, views: Sequence[JobView]) -> list[JobDocument]:
+async def _make_documents(
+    request: web.Request, views: Sequence[JobView]
+) -> list[schemas.JobDocument]:
     """Return jobs' documents with the bodies that are not too large for JSON. Record that these
     were read, unless the client is gone."""
-    jobs, documents, read = request.app[JOBS], list[JobDocument](), list[Job]()
+    jobs, documents, read = request.app[JOBS], list[schemas.JobDocument](), list[Job]()
     for view in views:
         body = None
-        if view.job.has_response and view.job.result_size <= MAX_INLINE_BYTES:
+        if view.job.has_response and view.job.result_size <= schemas.MAX_INLINE_BYTES:
             body = b"".join([part async for part in jobs.store.jobs.read_body(view.job.id)])
             read.append(view.job)
         documents.append(_make_document(view, body))
@@ -453,12 +431,12 @@ async def _make_documents(request: web.Request, views: Sequence[JobView]) -> lis
     return documents
 
 
-def _make_document(view: JobView, body: bytes | None = None) -> JobDocument:
+def _make_document(view: JobView, body: bytes | None = None) -> schemas.JobDocument:
     """Return a job's document. `body` is the body of the target's response, None to omit it."""
-    document, job = JobDocument.model_validate(view), view.job
+    document, job = schemas.JobDocument.model_validate(view), view.job
     if not job.has_response or job.kind == "online":
         return document
-    document.result = result = JobResult(
+    document.result = result = schemas.JobResult(
         status=job.status,
         headers=job.result_headers,
         size=job.result_size,
@@ -472,13 +450,17 @@ def _make_document(view: JobView, body: bytes | None = None) -> JobDocument:
     return document
 
 
-def _check_job(body: SubmitJob, headers: MultiMapping[str], target: Target) -> NewJob:
+def _check_job(body: schemas.SubmitJob, headers: MultiMapping[str], target: Target) -> NewJob:
     """Convert a body to a job that its target allows. Raises InputError with all problems."""
     problems: list[str] = []
     key = body.idempotency_key
     try:
         key = read_idempotency_key(
-            headers, key, member="idempotency_key", pattern=KEY_PATTERN, hint=KEY_HINT
+            headers,
+            key,
+            member="idempotency_key",
+            pattern=schemas.KEY_PATTERN,
+            hint=schemas.KEY_HINT,
         )
     except InputError as error:
         problems += error.problems
@@ -526,16 +508,16 @@ def _add_trace(headers: dict[str, str], sent: MultiMapping[str]) -> dict[str, st
     return others | read_trace_context(named if TRACEPARENT in named else sent)
 
 
-def _find_time_problems(body: SubmitJob, now_ms: int) -> list[str]:
+def _find_time_problems(body: schemas.SubmitJob, now_ms: int) -> list[str]:
     problems = []
-    if body.run_at is not None and body.run_at > now_ms + model.to_ms(MAX_DELAY_S):
+    if body.run_at is not None and body.run_at > now_ms + model.to_ms(schemas.MAX_DELAY_S):
         problems.append("run_at: at most 366 days ahead")
     if body.run_at is not None and body.delay is not None:
         problems.append("delay: either this or run_at")
     return problems
 
 
-def _make_call(body: SubmitJob, problems: list[str]) -> dict[str, Any]:
+def _make_call(body: schemas.SubmitJob, problems: list[str]) -> dict[str, Any]:
     """Return the fields of a NewJob's HTTP request. Appends its problems to `problems`."""
     data, headers, query = b"", dict(body.headers or {}), ""
     if body.body is not None and body.body_base64 is not None:
