@@ -15,10 +15,8 @@ from waitroom.leases import AsyncLease
 from waitroom.limits import (
     FieldValue,
     LimitMethods,
-    acquire_or_refuse,
-    evaluate_fields,
+    make_acquirer,
     make_batch_acquire_request,
-    make_parameters,
     make_release_request,
 )
 from waitroom.rooms import AsyncRooms
@@ -164,6 +162,7 @@ class AsyncClient(LimitMethods):
         **fields: FieldValue | Callable[..., FieldValue],
     ) -> Callable[[AsyncFunction[Params, Returned]], AsyncFunction[Params, Returned]]:
         """Return a decorator for async functions; see Client.limited."""
+        acquire = make_acquirer(self._core, rule, key=key, cost=cost, wait=wait, fields=fields)
 
         def decorate(
             function: AsyncFunction[Params, Returned],
@@ -173,9 +172,7 @@ class AsyncClient(LimitMethods):
 
             @functools.wraps(function)
             async def limited(*args: Params.args, **kwargs: Params.kwargs) -> Returned:
-                values = evaluate_fields(fields, args, kwargs)
-                parameters = make_parameters(rule, key, cost, values)
-                await acquire_or_refuse(self._core, rule, parameters, wait=wait)
+                await acquire(*args, **kwargs)
                 return await function(*args, **kwargs)
 
             return limited

@@ -14,14 +14,7 @@ from waitroom.core import Core, Wait
 from waitroom.httpx_transport import HttpxTransport
 from waitroom.jobs import AsyncJobs, Jobs
 from waitroom.leases import Lease
-from waitroom.limits import (
-    FieldValue,
-    LimitMethods,
-    acquire_or_refuse,
-    evaluate_fields,
-    make_acquire_request,
-    make_parameters,
-)
+from waitroom.limits import FieldValue, LimitMethods, make_acquire_request, make_acquirer
 from waitroom.rooms import AsyncRooms, Rooms
 from waitroom.wire import AcquireCall, OpenResponse, Replica, Request, Response, Wire
 
@@ -132,6 +125,7 @@ class Client(BlockingMethods[LimitMethods]):
         The decorated function raises TimeoutError, or Refused without `wait`, also if the call
         would have to wait.
         """
+        acquire = make_acquirer(self._core, rule, key=key, cost=cost, wait=wait, fields=fields)
 
         def decorate(function: Callable[Params, Returned]) -> Callable[Params, Returned]:
             if inspect.iscoroutinefunction(function):
@@ -139,9 +133,7 @@ class Client(BlockingMethods[LimitMethods]):
 
             @functools.wraps(function)
             def limited(*args: Params.args, **kwargs: Params.kwargs) -> Returned:
-                values = evaluate_fields(fields, args, kwargs)
-                parameters = make_parameters(rule, key, cost, values)
-                run(acquire_or_refuse(self._core, rule, parameters, wait=wait))
+                run(acquire(*args, **kwargs))
                 return function(*args, **kwargs)
 
             return limited

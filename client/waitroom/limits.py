@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -104,7 +104,7 @@ class LimitMethods:
         Raises TimeoutError, or Refused without `wait`.
         """
         call_id = id or self._core.make_repeat_id()
-        parameters = make_parameters(rule, key, cost, fields)
+        parameters = _make_parameters(rule, key, cost, fields)
         call = AcquireCall(rule, parameters, call_id, has_generated_id=not id)
         if not wait:
             return (await _acquire(self._core, call))[0]
@@ -141,7 +141,7 @@ class LimitMethods:
         Raises TimeoutError, or Refused without `wait`, and LeaseLost after a block during which the
         permit ended, unless the block itself raised.
         """
-        call = AcquireCall(rule, make_parameters(rule, key, cost, fields), make_id())
+        call = AcquireCall(rule, _make_parameters(rule, key, cost, fields), make_id())
         permit = HeldPermit.from_permit(*await _acquire_in_time(self._core, call, wait))
 
         async def renew() -> None:
@@ -166,19 +166,25 @@ class LimitMethods:
                 log.warning("a permit of %s is not given back: %s", rule, error)
 
 
-async def acquire_or_refuse(core: Core, rule: str, parameters: Document, *, wait: Wait) -> None:
-    """Get permission for a call that starts now. Raises TimeoutError, or Refused without `wait`."""
-    await _acquire_in_time(core, AcquireCall(rule, parameters, core.make_repeat_id()), wait)
+def make_acquirer(  # noqa: PLR0913
+    core: Core, rule: str, *, key: str | None, cost: int, wait: Wait, fields: Mapping[str, Any]
+) -> Callable[..., Coroutine[Any, Any, None]]:
+    """Return a function that gets permission for a call of a decorated function, and takes the same
+    arguments. It evaluates those `fields` that are functions of them. Raises TimeoutError, or
+    Refused without `wait`."""
+
+    async def acquire(*args: Any, **kwargs: Any) -> None:
+        values = {
+            name: field(*args, **kwargs) if callable(field) else field
+            for name, field in fields.items()
+        }
+        parameters = _make_parameters(rule, key, cost, values)
+        await _acquire_in_time(core, AcquireCall(rule, parameters, core.make_repeat_id()), wait)
+
+    return acquire
 
 
-def evaluate_fields(fields: Mapping[str, Any], args: Any, kwargs: Any) -> dict[str, FieldValue]:
-    """Return the fields for one call of a decorated function. Call those that are functions."""
-    return {
-        name: field(*args, **kwargs) if callable(field) else field for name, field in fields.items()
-    }
-
-
-def make_parameters(
+def _make_parameters(
     rule: str, key: str | None, cost: int, fields: Mapping[str, FieldValue]
 ) -> Document:
     """Return a call's parameters for the API. Raises RejectedError for both `key` and `fields`."""
