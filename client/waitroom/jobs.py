@@ -27,7 +27,8 @@ from waitroom.errors import (
 from waitroom.model import CancelledJob, Job, JobPage, SubmittedJobs
 from waitroom.wire import OpenResponse, Request, Response, build_path
 
-ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
+#: The states in which a job has ended, or was called and waits for its client.
+AWAITED_STATES = frozenset({"called", "completed", "failed", "expired", "cancelled"})
 #: The longest wait of a long poll, in seconds, and of one of several for more than MAX_AWAITED.
 POLL_S = 20
 POLL_SEVERAL_S = 2
@@ -170,7 +171,7 @@ class AsyncJobs:
             request = Request("GET", build_path("jobs", id_), {"wait": str(poll_s)}, wait_s=poll_s)
             job = await self._core.call(request)
             now = time.monotonic()
-            if (is_over := _is_ended_or_called(job)) or now >= deadline:
+            if (is_over := job["state"] in AWAITED_STATES) or now >= deadline:
                 return job, is_over
             await self._core.pause(max(0, min(deadline, sent_at + MIN_POLL_S) - now))
 
@@ -380,8 +381,3 @@ def _is_ended_by_replica(job: Job) -> bool:
     """Return True if an online job ended before its client, or nginx, said that it was over."""
     is_over = job["state"] == "completed" and job["error"] is not None
     return is_over or job["state"] in {"expired", "cancelled"}
-
-
-def _is_ended_or_called(job: Job) -> bool:
-    """Return True if a job has ended, or is an online job that was called."""
-    return job["state"] in ENDED or job["state"] == "called"
