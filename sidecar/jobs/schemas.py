@@ -367,8 +367,7 @@ class JobFilter(BaseModel):
 
 
 class JobsPage(JobFilter, PageParameters):
-    """A page may have fewer jobs than `limit`, or none, even if `next` is given: `status` and the
-    beginning of an id are matched against 5,000 jobs at a time."""
+    """The parameters of a page of jobs."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -61,11 +61,10 @@ def find_header_problems(headers: dict[str, str]) -> list[str]:
     """Return problems with the names and values of headers that a job or target sets."""
     problems = []
     for name, value in headers.items():
+        plain_name = normalize_header_name(name)
         if not _HEADER_NAME.match(name):
             problems.append(f"{name[:40]!r} is no header's name")
-        elif normalize_header_name(name) in RESERVED_HEADERS or normalize_header_name(
-            name
-        ).startswith("x-waitroom-"):
+        elif plain_name in RESERVED_HEADERS or plain_name.startswith("x-waitroom-"):
             problems.append(f"{name} is written by the worker")
         elif not _HEADER_VALUE.match(value):
             problems.append(f"the value of {name} has characters that no header may have")
@@ -410,25 +409,18 @@ class TargetSettings(BaseModel):
         """Return these settings with some overridden; *** keeps a secret's value. Raises InputError
         for invalid settings, and if a header kept by *** would be sent to a different server."""
         values = dict(overrides)
-        new_headers = values.get("headers", dict.fromkeys(self.headers, HIDDEN))
-        hidden = (
-            [name for name, value in new_headers.items() if value == HIDDEN]
-            if isinstance(new_headers, dict)
-            else []
-        )
-        if hidden and self.changes_server(values):
-            names = " and ".join(hidden)
-            raise InputError(
-                [f"headers: the url is on another server: give {names} again, or {{}} for none"]
-            )
+        headers = values.get("headers", dict.fromkeys(self.headers, HIDDEN))
+        if isinstance(headers, dict):
+            hidden = [name for name, value in headers.items() if value == HIDDEN]
+            if hidden and self.changes_server(values):
+                names = " and ".join(hidden)
+                raise InputError(
+                    [f"headers: the url is on another server: give {names} again, or {{}} for none"]
+                )
+            values["headers"] = headers | {name: self.headers.get(name, HIDDEN) for name in hidden}
         for name in _CALLBACK_SECRETS:
             if values.get(name) == HIDDEN:
                 values[name] = getattr(self, name)
-        if isinstance(headers := values.get("headers"), dict):
-            values["headers"] = {
-                name: self.headers.get(name, value) if value == HIDDEN else value
-                for name, value in headers.items()
-            }
         return read_target({**self.model_dump(exclude_unset=True), **values})
 
     def changes_server(self, overrides: dict[str, Any]) -> bool:

@@ -69,7 +69,7 @@ class TargetRegistry(Named[Target]):
         configured: Mapping[str, TargetSettings],
         store: "JobStore",
         make: Callable[[str, TargetSettings], Target],
-        announce: Callable[[str], Awaitable[None]] | None = None,
+        announce: Callable[[str], Awaitable[None]],
     ) -> None:
         super().__init__(make(name, settings) for name, settings in configured.items())
         self._configured = dict(configured)
@@ -146,8 +146,7 @@ class TargetRegistry(Named[Target]):
 
     async def _refresh_and_announce(self, name: str) -> None:
         await self.refresh()
-        if self._announce is not None:
-            await self._announce(name)
+        await self._announce(name)
 
 
 def _describe_admin_change(target: Target | None, settings: TargetSettings) -> str:
