@@ -37,7 +37,7 @@ arrives per second.
 
 {table}
 * **overtaken by people behind (worst)**: visitors in the queue before the outage who saw somebody
-  behind them called first, however briefly. In brackets: the most who overtook one visitor.
+  behind them called first, however briefly. In brackets: the most people who overtook one visitor.
 * **by newcomers**: visitors in the queue who saw a newcomer called or admitted before them.
 * **first call after**: seconds from the end of the outage, when Redis and all replicas answer, to
   the first call.
@@ -62,8 +62,8 @@ WORDS = """\
 * **inversions**: visitors who were overtaken by somebody who joined later and was called more than
   one refresh interval earlier. A visitor whom a replica admits while Redis is unavailable does not
   count as called.
-* **peak/cap**: the most visitors inside at once, by the site's own log. The number of sessions that
-  the ops listener reports must not exceed the cap either.
+* **peak/cap**: the most visitors inside at once, according to the site's own log. The number of
+  sessions that the ops listener reports must not exceed the cap either.
 * **recovered**: seconds from the end of the fault until a visitor last saw an error, no place, or a
   paused queue. 0 means that nobody noticed anything after the fault.
 """
@@ -77,8 +77,8 @@ away. Waitroom promises:
 * **Visitors inside stay inside**, whichever replica answers them, even after the replica
   reconnects. Redis then creates a session for each pass that the replica gave or renewed, even if
   no slot is free.
-* **Visitors in the queue keep their places.** The replica answers that entry is paused, and its
-  ticket makes nginx use another replica.
+* **Visitors in the queue keep their places.** The replica answers that entry is paused, with a
+  ticket that makes nginx use another replica.
 * **The cap may be exceeded**, by at most the sum of:
     * the newcomers whom the replica admitted. With `on_store_failure = "bounded"` that is at most
       the replica's share of the slots that were free when it last reached Redis: three, for 10 free
@@ -109,7 +109,7 @@ def render(rows: Sequence[Row], machine: Machine, *, date: str) -> str:
     held = sum(row.held for row in rows)
     parts = [
         HEAD.format(machine=machine, date=date),
-        f"**{held} of {len(rows)} hold.**\n",
+        f"**{held} of {len(rows)} scenarios hold.**\n",
         _make_table([row for row in rows if not row.overtaking]),
         WORDS,
         _make_outages([row for row in rows if row.overtaking]),

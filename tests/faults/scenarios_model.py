@@ -27,7 +27,7 @@ async def churn(scale: Scale) -> Row:
 
 
 def _churn(seeds: int) -> Row:
-    row = Row("an hour of churn compressed by injected time, 40 random seeds")
+    row = Row("an hour of churn in simulated time, 40 random seeds")
     began = time.monotonic()
     hours, stories = 0.0, 0
     with (

@@ -38,7 +38,7 @@ async def restarted(scale: Scale) -> Row:
 async def older(scale: Scale) -> Row:
     """Restart Redis with older data, as from a backup. Newer sessions exist only in cookies."""
     seconds = 3 if scale.quick else 20
-    name = f"Redis restarted with data of {seconds} s ago (RDB)"
+    name = f"Redis restarted with data {seconds} s old (RDB)"
     with RedisServer() as redis:
         async with world(name, cap=scale.cap, store=redis.url) as run:
             await run.fill(scale)
