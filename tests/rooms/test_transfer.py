@@ -3,8 +3,10 @@
 import asyncio
 import hashlib
 import json
+import os
 import urllib.error
 from contextlib import ExitStack
+from threading import Thread
 from urllib.parse import quote
 
 import pytest
@@ -361,7 +363,9 @@ def test_a_site_moves_to_another_store(sites, tmp_path):
     assert (done.exit_code, done.stderr) == (0, "")
     assert "4 place(s) and 2 session(s) new here" in done.stdout
     assert "rooms set shop queue_all=null" in done.stdout
-    again = command(new, "import", "shop", stdin=file.read_bytes())
+    os.mkfifo(pipe := tmp_path / "pipe")
+    Thread(target=pipe.write_bytes, args=(file.read_bytes(),), daemon=True).start()
+    again = command(new, "import", "shop", "--input", str(pipe))
     assert "0 place(s) and 0 session(s) new here" in again.stdout
     room = new.room()
     assert (room["waiting"], room["active"], room["changed"]) == (4, 3, {"queue_all": True})

@@ -79,7 +79,8 @@ def import_room(options: ReplicaOptions, room: str, file: IO[bytes]) -> None:
     already in the room stay. A second import is safe. Both replicas need the same secret_keys.
     """
     if not file.seekable():  # a pipe
-        pipe, file = file, tempfile.TemporaryFile()  # noqa: SIM115 - open until the command ends
+        pipe, file = file, tempfile.TemporaryFile()  # noqa: SIM115 - the context closes it
+        click.get_current_context().with_resource(file)
         shutil.copyfileobj(pipe, file)
         file.seek(0)
     head, offsets = _check_file(file)
