@@ -51,7 +51,7 @@ class EndedOperator(Reply):
 
 @ENDPOINTS.get("/admin/operators", ADMINS, replies={200: "The operators."})
 async def list_operators(request: web.Request) -> NamedOperators:
-    """List the operators that the settings name."""
+    """List the operators in the settings."""
     accounts = request.app[OPERATORS].accounts
     by_proxy = bool(accounts.proxy.header)
     operators = [
@@ -66,7 +66,7 @@ async def list_operators(request: web.Request) -> NamedOperators:
 @ENDPOINTS.delete(
     "/admin/operators/{name}/sessions",
     ADMINS,
-    replies={200: "They ended, on all replicas within a second."},
+    replies={200: "The sessions end on all replicas within a second."},
     problems=(UNKNOWN_OPERATOR,),
 )
 async def end_sessions(request: web.Request, path: OperatorPath) -> EndedOperator:

@@ -83,8 +83,8 @@ Step: TypeAlias = Callable[[str], Awaitable[tuple[str, list[Hit]]]]
 async def search(request: web.Request, page: SearchParameters) -> Hits:
     """Search rooms, templates, limits, targets, webhooks, jobs, leases and visitors.
 
-    The work of one request is limited however many rooms there are. `next` is not null if more is
-    left to search.
+    One request does a limited amount of work, however many rooms there are. `next` is not null if
+    there is more to search.
     """
     hits: dict[tuple[str, str, str], Hit] = {}
     unavailable: list[Literal["redis", "database"]] = []

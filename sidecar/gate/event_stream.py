@@ -106,9 +106,9 @@ ENDPOINTS = Endpoints("visitor")
 async def stream_events(request: web.Request) -> web.StreamResponse:
     """Stream the visitor's state as server-sent events.
 
-    A `status` event contains the same document as the status endpoint. The event is sent whenever a
-    poll would be due, and keeps the place. A `called` event is sent when the visitor is called,
-    with `room`, `visitor` and `path`. Go to that path, or load the site again, with the same
+    A `status` event contains the same document as the status endpoint. It is sent whenever a poll
+    would be due, and keeps the place. A `called` event is sent when the visitor is called,
+    with `room`, `visitor` and `path`. Then request that path, or load the site again, with the same
     cookie. The stream ends after `called`. Comments between events keep the connection open.
 
     There are streams only if `event_streams` is set. A stream does not join the queue: visitors

@@ -42,8 +42,8 @@ ENDPOINTS = Endpoints("visitor")
 async def leave(request: web.Request) -> web.Response:
     """Give up the place or the session.
 
-    The next visitor gets the slot at once. Without a cookie nothing happens, and that is no error.
-    With 429, this IP address gave up too many places. Without polls the place expires anyway.
+    The next visitor gets the slot at once. Without a cookie, nothing happens, which is no error.
+    429: this IP address gave up too many places. Without polls, the place expires anyway.
     """
     room = get_gate(request)
     # Only nginx can have set this header: it does not pass on a header of this name from a visitor.

@@ -63,8 +63,8 @@ async def get_status(request: web.Request, room: Gate | None = None) -> web.Resp
     """Get the visitor's state and position.
 
     Each request is the heartbeat that keeps the place. Poll again after `refresh_after_seconds`,
-    not earlier. The request takes no place: use join. Send the cookie `waitroom_<room>` of earlier
-    responses. Without the cookie the visitor is unknown.
+    not earlier. To take a place, use join. Send the cookie `waitroom_<room>` of earlier
+    responses. Without the cookie, the visitor is unknown.
     """
     room = room or get_gate(request)  # a route without a pattern passes its room (app/routes.py)
     visitor_request = VisitorRequest.from_page(request, room, request.raw_path)

@@ -89,7 +89,7 @@ async def list_stays(request: web.Request, page: schemas.StaysPage) -> schemas.S
 async def get_report(
     request: web.Request, parameters: schemas.PeriodParameters
 ) -> schemas.RoomReport | web.Response:
-    """Report waits, abandonment and fairness in a period.
+    """Report waiting times, abandonment and fairness in a period.
 
     A report covers at most 100,000 stays. `waitroom report` has no limit.
     """
@@ -113,10 +113,10 @@ async def get_report(
 async def list_estimates(
     request: web.Request, parameters: schemas.EstimatesParameters
 ) -> schemas.Estimates | web.Response:
-    """Compare wait estimates with the waits that followed.
+    """Compare wait estimates with the actual waits.
 
-    Each minute the estimates of up to four visitors in the queue are recorded. A response
-    compares the first 100,000 at most.
+    Each minute, the estimates for up to four visitors in the queue are recorded. A response
+    compares at most the first 100,000.
     """
     room, history, period = _read_request(request, parameters)
     promises = await history.find_promises(room.name, period, limit=REPORT_LIMIT)
@@ -137,7 +137,7 @@ async def list_changes(
 ) -> schemas.RoomChanges | web.Response:
     """List what operators did in a period, latest first.
 
-    Also how the site behind an adaptive room changed its state; then `by` is `waitroom`.
+    State changes of the site behind an adaptive room are listed too; their `by` is `waitroom`.
     """
     room, history, period = _read_request(request, page)
     changes = await history.read_changes(room.name, period, limit=page.limit, before=page.before)

@@ -35,5 +35,5 @@ async def is_healthy(_request: web.Request) -> web.Response:
     **_OPTIONS,
 )
 async def get_metrics(request: web.Request) -> web.StreamResponse:
-    """Get the metrics, as text or OpenMetrics, and gzipped if the client accepts that."""
+    """Get the metrics as text or OpenMetrics, compressed if the client accepts gzip."""
     return await request.app[METRICS].respond(request)

@@ -64,7 +64,7 @@ async def list_templates(request: web.Request) -> schemas.LeaseTemplates:
     return schemas.LeaseTemplates.model_construct(leases=templates)
 
 
-@ENDPOINTS.get(_TEMPLATE, _READS, replies={200: "A page, by the resource's name."})
+@ENDPOINTS.get(_TEMPLATE, _READS, replies={200: "A page of resources, sorted by name."})
 async def list_resources(
     request: web.Request, page: schemas.ResourcesPage
 ) -> schemas.LeasedResources:
@@ -119,7 +119,7 @@ async def show_resource(request: web.Request, page: schemas.QueuePage) -> schema
 async def find_lease(request: web.Request, params: schemas.FindParameters) -> schemas.LeaseStatus:
     """Find a holder's lease or place in the queue.
 
-    For a waiting holder this is the heartbeat. It takes the lease if the holder was called. With
+    For a waiting holder, this is the heartbeat. It takes the lease if the holder was called. With
     `wait`, the response comes as soon as the holder no longer waits.
     """
     template, owner = _find_template(request), owner_of(request).name
@@ -144,8 +144,8 @@ async def take_lease(
 ) -> web.Response:
     """Take a resource, or queue for the resource.
 
-    Idempotent: a holder who has the lease or a place keeps it. While you wait, send a GET with
-    `wait`, or after `refresh_after_seconds`. 429: the queue is full (`max_waiting`).
+    Idempotent: a holder who has the lease or a place keeps it. While you wait, send a GET request
+    with `wait`, or after `refresh_after_seconds`. 429: the queue is full (`max_waiting`).
     """
     template, owner = _find_template(request), owner_of(request).name
     poll = partial(template.poll, params.resource, body.holder, owner=owner)
@@ -197,8 +197,8 @@ async def release_lease(
     """Release a lease, or leave the queue.
 
     The next holder is called at once. Idempotent. With a fencing number, only that lease is
-    released: 409 if the holder has a newer one. A token releases its own holders, the `admin_token`
-    all holders.
+    released: 409 if the holder has a newer lease. A token can release its own holders, and
+    `admin_token` all holders.
     """
     template, owner = _find_template(request), owner_of(request)
     owners = [owner.name]

@@ -177,8 +177,8 @@ async def release_limit(
 ) -> schemas.PermitReleased:
     """Release a permit.
 
-    A permit of `concurrency` can be released until it expires, and that of a paced call until its
-    time comes. Idempotent.
+    A permit of `concurrency` can be released until it expires, and the permit of a paced call until
+    its time comes. Idempotent.
     """
     limit = _find_limit(request)
     released = await limit.release(_get_key(body, limit), body.permit)
@@ -196,7 +196,7 @@ async def list_values(request: web.Request, _: schemas.LimitAddress) -> schemas.
     return schemas.KeyValues(file=limit.settings.values, set=await limit.store.read_values())
 
 
-@ENDPOINTS.put(_VALUE_PATH, OPERATORS, replies={200: "The key's limit from the next call on."})
+@ENDPOINTS.put(_VALUE_PATH, OPERATORS, replies={200: "The key's new limit."})
 async def set_value(
     request: web.Request, path: schemas.ValueAddress, body: schemas.SetValue
 ) -> schemas.KeyValue:
@@ -213,7 +213,7 @@ async def set_value(
     )
 
 
-@ENDPOINTS.delete(_VALUE_PATH, OPERATORS, replies={200: "The key's limit from the next call on."})
+@ENDPOINTS.delete(_VALUE_PATH, OPERATORS, replies={200: "The key's new limit."})
 async def unset_value(request: web.Request, path: schemas.ValueAddress) -> schemas.KeyValue:
     """Reset a key's limit to the configured value.
 
@@ -234,8 +234,8 @@ async def unset_value(request: web.Request, path: schemas.ValueAddress) -> schem
 async def list_counts(request: web.Request, page: schemas.CountsPage) -> schemas.KeyCounts:
     """List the keys that have used some of their limit.
 
-    Redis has no index of a limit's keys, so one request searches some 10 000 keys of all limits and
-    rooms. If there are more to search, the response has `next`. Do not poll this endpoint.
+    Redis has no index of a limit's keys, so one request searches about 10,000 keys of all limits
+    and rooms. If there are more to search, the response has `next`. Do not poll this endpoint.
     """
     limit = _find_limit(request)
     decisions, cursor = await limit.store.find_used_keys(page.after)
@@ -250,12 +250,12 @@ async def list_counts(request: web.Request, page: schemas.CountsPage) -> schemas
 @ENDPOINTS.get(
     _LIMIT_PATH + "/recent",
     _READ_ACCESS,
-    replies={200: "The minutes of the last three hours, and keys of the last one."},
+    replies={200: "The minutes of the last three hours, and the keys of the last hour."},
 )
 async def list_recent(request: web.Request, _: schemas.LimitAddress) -> schemas.RecentHistory:
     """Count the decisions of the last hours, and name the keys that were refused most.
 
-    Replicas write what they have counted every five seconds.
+    Every five seconds, each replica writes what it has counted.
     """
     now_us, fields = await _find_limit(request).store.read_recent()
     last = now_us // 60_000_000

@@ -42,7 +42,7 @@ ENDPOINTS = Endpoints("proxy")
         204: (NO_BODY, "The request may pass.", LimitPassed),
         403: (
             NO_BODY,
-            "Over the limit, or unknown limit, or Redis is unavailable and the limit refuses then.",
+            "The request is over the limit, or the limit is unknown or refuses without Redis.",
             LimitRefused,
         ),
     },
@@ -52,7 +52,7 @@ ENDPOINTS = Endpoints("proxy")
 async def check_limit(request: web.Request) -> web.Response:
     """Check a request against a rate limit, for nginx.
 
-    For nginx's `auth_request`. A limit that paces holds the response until the request may proceed,
+    Use it with `auth_request`. A limit that paces holds the response until the request may proceed,
     for at most 25 s. A request that would have to wait longer is refused. No response has a body.
     """
     headers = request.headers

@@ -53,8 +53,8 @@ def load_draw_page(static: Path) -> str:
 async def get_draw(request: web.Request, params: DrawParameters) -> web.Response:
     """Get the public data of a draw.
 
-    The commitment is published long before the pre-queue begins, the secret and the list of places
-    3 s after the opening.
+    The commitment is published long before the pre-queue begins. The secret and the list of places
+    are published 3 s after the opening.
     """
     room = room_of(request)
     accept = request.headers.get("Accept", "").lower()
@@ -87,7 +87,7 @@ async def get_draw(request: web.Request, params: DrawParameters) -> web.Response
     is_cacheable=True,
 )
 async def get_drawn_places(request: web.Request, params: PlacesPage) -> web.Response:
-    """List all drawn places, in order."""
+    """List all drawn places in order."""
     room = room_of(request)
     draws, event = _find_draw(room, params.event)
     if not _is_public(room, event):

@@ -52,7 +52,7 @@ ENDPOINTS = Endpoints("proxy")
         204: (NO_BODY, "The request may pass.", PermitPassed),
         403: (
             NO_BODY,
-            "It may not, or Redis is unavailable, or the target is unknown.",
+            "The request may not pass, Redis is unavailable, or the target is unknown.",
             PermitRefused,
         ),
     },
@@ -61,7 +61,7 @@ ENDPOINTS = Endpoints("proxy")
 async def check_permit(request: web.Request) -> web.Response:
     """Check whether the permit of an online job lets a request pass.
 
-    For nginx's `auth_request`. A permit is valid for one request. Responses have no body.
+    This is for nginx's `auth_request`. A permit is valid for one request. Responses have no body.
     """
     headers = request.headers
     name = headers.get("X-Waitroom-Target", "")

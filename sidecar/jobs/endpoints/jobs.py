@@ -75,7 +75,7 @@ async def list_failure_reasons(
 ) -> schemas.FailureReasons:
     """Group failed jobs by reason.
 
-    Counts the newest 1,000 that match the filter, by the status of the last response and the error.
+    The newest 1,000 that match the filter are counted, by the last response's status and the error.
     """
     query = params.to_query(_get_visible_owner(request))
     groups = await request.app[JOBS].store.search.group_failed(query)
@@ -86,14 +86,14 @@ async def list_failure_reasons(
 @ENDPOINTS.post(
     "/v1/jobs/bulk/submit",
     _CHANGES,
-    replies={202: (schemas.SubmittedJobs, "The ids of the jobs that wait, and what was refused.")},
+    replies={202: (schemas.SubmittedJobs, "The ids of the accepted jobs, and the refused jobs.")},
 )
 async def submit_jobs(request: web.Request, body: schemas.SubmitJobs) -> web.Response:
     """Submit many jobs.
 
-    If one of them is invalid, none is submitted. Otherwise each is submitted as if it was sent by
-    itself: with a full queue or a spent grant it is refused, and the others are not. Give each an
-    `idempotency_key`, so that you can repeat the request if there is no response.
+    If one of the jobs is invalid, none is submitted. Otherwise, each job is submitted as if it were
+    sent alone: if the queue is full or its grant was used, only this job is refused. Give each job
+    an `idempotency_key`, so that you can repeat the request if there is no response.
     """
     jobs, owner = request.app[JOBS], owner_of(request)
     checked, problems = list[NewJob](), list[str]()
@@ -125,24 +125,24 @@ async def submit_jobs(request: web.Request, body: schemas.SubmitJobs) -> web.Res
     return schemas.SubmittedJobs(ids=ids, refused=refused).response(202)
 
 
-@ENDPOINTS.post("/v1/jobs/bulk/retry", _CHANGES, replies={200: "What was changed and skipped."})
+@ENDPOINTS.post("/v1/jobs/bulk/retry", _CHANGES, replies={200: "What was changed or skipped."})
 async def retry_jobs(request: web.Request, body: schemas.SelectedJobs) -> schemas.ChangedJobs:
     """Retry many jobs that have ended.
 
-    Without `ids` and `state`: jobs that failed or expired. At most 100 jobs, newest first: send
-    `next` as `after` for more. Skips jobs that have not ended, or that somebody else has changed
-    meanwhile, so the request can be repeated. With `dry_run` it only counts the jobs.
+    Without `ids` and `state`, jobs that failed or expired are retried. One request retries at most
+    100 jobs, newest first: send `next` as `after` for more. Jobs that have not ended, or that
+    somebody else has changed meanwhile, are skipped. `dry_run` only counts the jobs.
     """
     return await _change_jobs(request, body, request.app[JOBS].retry, ENDED)
 
 
-@ENDPOINTS.post("/v1/jobs/bulk/cancel", _CHANGES, replies={200: "What was changed and skipped."})
+@ENDPOINTS.post("/v1/jobs/bulk/cancel", _CHANGES, replies={200: "What was changed or skipped."})
 async def cancel_jobs(request: web.Request, body: schemas.SelectedJobs) -> schemas.ChangedJobs:
     """Cancel many jobs that have not ended.
 
-    At most 100 jobs, newest first: send `next` as `after` for more. Skips jobs that have ended, or
-    whose call has begun and cannot be aborted, so the request can be repeated. With `dry_run` it
-    only counts the jobs.
+    One request cancels at most 100 jobs, newest first: send `next` as `after` for more. Jobs that
+    have ended, or whose call has begun and cannot be aborted, are skipped. `dry_run` only counts
+    the jobs.
     """
     return await _change_jobs(request, body, request.app[JOBS].cancel, schemas.NOT_ENDED)
 
@@ -194,15 +194,15 @@ async def _change_jobs(
 @ENDPOINTS.post(
     "/v1/jobs/bulk/results",
     _READS,
-    replies={200: "Those of the jobs that have ended or are called, with their results."},
+    replies={200: "The jobs that have ended or are called, with their results."},
     problems=(schemas.UNKNOWN_JOB,),
 )
 async def wait_for_jobs(
     request: web.Request, params: schemas.ResultsParameters, body: schemas.AwaitedJobs
 ) -> schemas.JobResults:
-    """Get those of many jobs that have ended or are called, and their results.
+    """Get the listed jobs that have ended or are called, and their results.
 
-    With `wait`, the response comes as soon as there is one. Send the remaining ids again.
+    With `wait`, the response comes as soon as there is such a job. Send the other ids again.
     """
     jobs, owner, ids = request.app[JOBS], _get_visible_owner(request), list(dict.fromkeys(body.ids))
     rows = await jobs.store.jobs.find_many(ids)
@@ -257,7 +257,7 @@ def _check_members(request: web.Request, body: schemas.SubmitJob, invalid: set[s
 async def submit_job(request: web.Request, body: schemas.SubmitJob) -> web.Response:
     """Submit a job.
 
-    The response header `Location` has the job's path.
+    The response header `Location` contains the job's path.
     """
     jobs = request.app[JOBS]
     new = _check_job(body, request.headers, jobs.targets.get(body.target))
@@ -306,7 +306,7 @@ async def look_at_job(request: web.Request, params: schemas.FindJob) -> schemas.
 async def get_job_body(request: web.Request, path: schemas.JobPath) -> web.StreamResponse:
     """Get the result's body, as the target sent it.
 
-    404 also if the job has no stored response.
+    The response is also 404 if the job has no stored response.
     """
     jobs = request.app[JOBS]
     job = await jobs.find(path.id, _get_visible_owner(request))
@@ -353,8 +353,8 @@ async def get_job_body(request: web.Request, path: schemas.JobPath) -> web.Strea
 async def cancel_job(request: web.Request, path: schemas.JobPath) -> web.Response:
     """Cancel a job.
 
-    Idempotent. 409 if the job has ended in another state, or if its call has begun and the target
-    does not allow `abort`.
+    Idempotent. The response is 409 if the job has ended in another state, or if its call has begun
+    and the target does not allow `abort`.
     """
     with _convert_job_errors():
         state = await request.app[JOBS].cancel(path.id, _get_visible_owner(request))

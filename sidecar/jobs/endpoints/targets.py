@@ -67,8 +67,8 @@ async def change_target(
 
     For operators. Only admins may create a target, or change `url`, `private`, `headers`,
     `callback_urls`, `callback_secret` or `previous_callback_secret`. If the new `url` is on another
-    server, you must send the secret values of `headers` again. All replicas and workers have the
-    changes within two seconds. The changes override the configuration until DELETE.
+    server, you must send the secret values of `headers` again. All replicas and workers apply
+    the changes within two seconds. They override the configuration until you send DELETE.
     """
     jobs, changes = request.app[JOBS], body.model_extra or {}
     if not is_plain_name(path.name):
@@ -101,7 +101,7 @@ async def restore_target(request: web.Request, path: TargetPath) -> RestoredTarg
     _TARGET + "/history", _READS, replies={200: "The steps."}, problems=(UNKNOWN_TARGET,)
 )
 async def get_target_history(request: web.Request, params: HistoryParameters) -> TargetHistory:
-    """Count the jobs of a target that ended, and its calls, per step of time.
+    """Count the ended jobs and the calls of a target, per time step.
 
     The last step is the one that has just begun.
     """

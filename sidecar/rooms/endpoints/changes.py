@@ -84,8 +84,8 @@ async def act_on_room(request: web.Request, params: ActAddress) -> ChangedRoom:
 async def hold_room(request: web.Request, params: HoldParameters, body: Alert) -> ChangedRoom:
     """Call nobody for some seconds.
 
-    Then the room resumes gently: for two minutes, at most half of its cap is let in per minute. The
-    body may be a message of Alertmanager's webhook.
+    Then the room resumes gradually: for two minutes, it admits at most half of its cap per minute.
+    The body may be a message of Alertmanager's webhook.
     """
     room = room_of(request)
     snapshot = await room.refresh()
@@ -110,14 +110,14 @@ async def hold_room(request: web.Request, params: HoldParameters, body: Alert) -
 @ENDPOINTS.post(
     _ROOM + "/undo",
     OPERATORS,
-    replies={200: "The room, as it was before in these settings."},
+    replies={200: "The room with the previous values of these settings."},
     problems=(UNKNOWN_CHANGE, CHANGED_SINCE),
 )
 async def undo_change(request: web.Request, _params: RoomAddress, body: Undo) -> ChangedRoom:
     """Undo a change of settings.
 
-    Sets each setting of the change back to the value before, which may be the configured one.
-    Refused if one of these settings was changed again.
+    Each setting of the change gets its previous value, which may be the configured one. The request
+    is refused if one of these settings was changed again.
     """
     acts = await room_of(request).store.lists.log()
     act = next((act for act in acts if act.get("revision") == body.revision), None)
@@ -177,7 +177,7 @@ async def _apply_changes(request: web.Request, changes: dict[str, Any]) -> dict[
     return changed.model_dump()
 
 
-@ENDPOINTS.post(_ROOM + "/forecast", VIEWERS, replies={200: "Both, by the same estimate."})
+@ENDPOINTS.post(_ROOM + "/forecast", VIEWERS, replies={200: "Both forecasts."})
 async def forecast_change(request: web.Request, _params: RoomAddress, body: Changes) -> Forecast:
     """Forecast what a change of settings would do.
 
@@ -202,7 +202,7 @@ def _make_outlook(pace: Pace) -> Outlook:
     )
 
 
-@ENDPOINTS.get(_ROOM + "/log", VIEWERS, replies={200: "As much of it as Redis keeps."})
+@ENDPOINTS.get(_ROOM + "/log", VIEWERS, replies={200: "The actions that Redis still keeps."})
 async def get_log(request: web.Request, _params: RoomAddress) -> RoomLog:
     """List operators' actions, latest first."""
     room = room_of(request)

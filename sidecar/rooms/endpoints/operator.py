@@ -58,7 +58,7 @@ async def get_room(request: web.Request, _params: RoomAddress) -> RoomState:
     return make_room_state(room, await room.refresh())
 
 
-@ENDPOINTS.post(_ROOM + "/reset", ADMINS, replies={200: "Done."})
+@ENDPOINTS.post(_ROOM + "/reset", ADMINS, replies={200: "The queue is empty."})
 async def reset_room(request: web.Request, params: RoomAddress) -> Removed:
     """Reset the queue: all waiting visitors lose their places.
 
@@ -73,7 +73,7 @@ async def reset_room(request: web.Request, params: RoomAddress) -> Removed:
 async def reset_learned(request: web.Request, _params: RoomAddress) -> RoomState:
     """Forget what an adaptive room has learned about its site.
 
-    The ceiling begins at `min` again. Active visitors stay.
+    The ceiling starts at `min` again. Active visitors stay.
     """
     room = room_of(request)
     await room.store.forget_learned(by=find_logged_name(request))
@@ -96,7 +96,7 @@ async def preview_events(request: web.Request, params: PreviewParameters) -> Eve
 @ENDPOINTS.post(
     _ROOM + "/grants",
     OPERATORS,
-    replies={200: "Add waitroom_grant=… to the parameters of a page's address."},
+    replies={200: "The grants. Add waitroom_grant=… to the query of a page's URL."},
     problems=(UNKNOWN_CLASS,),
 )
 async def issue_grants(
@@ -120,7 +120,7 @@ async def issue_grants(
 
 @ENDPOINTS.get(_ROOM + "/series", VIEWERS, replies={200: "The steps."})
 async def get_series(request: web.Request, params: SeriesParameters) -> Series:
-    """Get a room's figures over time, at most for the last 24 hours.
+    """Get a room's figures over time, for at most the last 24 hours.
 
     The counts of all steps add up to the growth of the room's counters. Redis keeps one sample a
     minute for two hours, and one every five minutes for 24 hours.

@@ -45,7 +45,7 @@ log = structlog.get_logger()
 
 
 @ENDPOINTS.get(
-    "/admin/rooms/{room}/export", ADMINS, replies={200: "Lines of a file, and where to go on."}
+    "/admin/rooms/{room}/export", ADMINS, replies={200: "Lines of the file, and the next cursor."}
 )
 async def export_room(request: web.Request, params: ExportParameters) -> ExportPage:
     """Export a page of the room, to move it to another Redis.
@@ -86,14 +86,14 @@ async def _make_head(room: WaitingRoom) -> list[ExportHead | ExportRows]:
 @ENDPOINTS.post(
     "/admin/rooms/{room}/import",
     ADMINS,
-    replies={200: "How many are new here."},
+    replies={200: "How many rows were new."},
     problems=(QUEUE_RESET,),
 )
 async def import_room(request: web.Request, _params: RoomAddress, step: ImportStep) -> Imported:
     """Import one step of an export.
 
     `begin` pauses the room. Then send each line of the file. `end` applies the file's settings,
-    which ends the pause unless they have queue_all. `waitroom rooms import` sends all steps.
+    which ends the pause unless they contain queue_all. `waitroom rooms import` sends all steps.
     """
     room = room_of(request)
     if step.head is None:

@@ -49,11 +49,11 @@ _VISITOR = _ROOM + "/visitors/{visitor}"
 log = structlog.get_logger()
 
 
-@ENDPOINTS.get(_ROOM + "/waiting", VIEWERS, replies={200: "A page of it."}, problems=(NOT_DRAWN,))
+@ENDPOINTS.get(_ROOM + "/waiting", VIEWERS, replies={200: "The queue."}, problems=(NOT_DRAWN,))
 async def list_waiting(request: web.Request, page: VisitorsPage) -> WaitingVisitors:
     """List the waiting visitors, in the order of the queue.
 
-    Refused in a pre-queue, because places are secret until the opening.
+    The request is refused in a pre-queue, because places are secret until the opening.
     """
     room = room_of(request)
     if _is_in_prequeue(room):
@@ -62,7 +62,7 @@ async def list_waiting(request: web.Request, page: VisitorsPage) -> WaitingVisit
     return WaitingVisitors(room=room.name, waiting=waiting, next=page.next(len(waiting)))
 
 
-@ENDPOINTS.get(_ROOM + "/sessions", VIEWERS, replies={200: "A page of them."})
+@ENDPOINTS.get(_ROOM + "/sessions", VIEWERS, replies={200: "A page of sessions."})
 async def list_sessions(request: web.Request, page: VisitorsPage) -> Sessions:
     """List the sessions, soonest to end first."""
     rows = await room_of(request).store.lists.sessions(offset=page.start, limit=page.limit)
@@ -77,7 +77,7 @@ async def _find_id(request: web.Request, params: VisitorAddress) -> str:
 @ENDPOINTS.get(
     _VISITOR,
     VIEWERS,
-    replies={200: "The state is `unknown` where nothing is known of an id."},
+    replies={200: "The visitor. The state is `unknown` for an unknown id."},
     problems=(UNKNOWN_VISITOR, AMBIGUOUS_NUMBER),
 )
 async def find_visitor(request: web.Request, params: VisitorAddress) -> Visitor:
@@ -138,7 +138,7 @@ def _is_in_prequeue(room: WaitingRoom) -> bool:
 @ENDPOINTS.post(
     _VISITOR + "/release",
     OPERATORS,
-    replies={200: "Done: the pass or ticket is void."},
+    replies={200: "The pass or ticket is void."},
     problems=(UNKNOWN_VISITOR, AMBIGUOUS_NUMBER),
 )
 async def release_visitor(request: web.Request, params: VisitorAddress) -> VisitorReleased:
@@ -161,7 +161,7 @@ _MOVE_PROBLEMS = {
 @ENDPOINTS.post(
     _VISITOR + "/move",
     OPERATORS,
-    replies={200: "Where it came to stand: at the end where the queue is shorter."},
+    replies={200: "The new position: the last one if the queue is shorter."},
     problems=(
         UNKNOWN_VISITOR,
         AMBIGUOUS_NUMBER,
@@ -175,7 +175,7 @@ async def move_visitor(
 ) -> VisitorMoved:
     """Move a waiting visitor.
 
-    Name either a `position` in the queue or another `class`, which changes the place too.
+    Send either a `position` in the queue or another `class`, which changes the position too.
     """
     room, by, why = room_of(request), find_logged_name(request), body.why
     visitor = await _find_id(request, params)
@@ -211,7 +211,7 @@ async def _change_class(
 @ENDPOINTS.put(
     "/v1/rooms/{room}/visitors/{visitor}/class",
     programs("classes", role="operator"),
-    replies={200: "Where the visitor stands now."},
+    replies={200: "The visitor's new position."},
     problems=(UNKNOWN_VISITOR, AMBIGUOUS_NUMBER, UNKNOWN_CLASS, DRAWN_PLACE),
 )
 async def choose_class(
@@ -219,7 +219,7 @@ async def choose_class(
 ) -> VisitorMoved:
     """Choose the class of a waiting visitor, without a grant.
 
-    Idempotent. The log of the room names the token.
+    Idempotent. The room's log names the token.
     """
     room, owner = room_of(request), owner_of(request)
     by = find_logged_name(request) if owner.is_operator else f"token {owner.name}"
