@@ -12,7 +12,6 @@ import signal
 import socket
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -235,12 +234,6 @@ def _sample(room: dict[str, Any], at: float) -> Sample:
 # What it costs ------------------------------------------------------------------------------------
 
 
-class OneReplica(Waitroom):
-    """Only one replica can listen for reports."""
-
-    replicas = 1
-
-
 #: CPU time in µs of nginx for one request of a visitor inside, and of a replica for one report.
 Costs = Rounds[str, float]
 WITHOUT, WITH, REPORTED = "without health.conf", "with health.conf", "a report"
@@ -250,7 +243,9 @@ def measure_costs(times: int) -> Costs:
     """Measure nginx without and with health.conf in turns, and a replica that gets reports."""
     address, health = _health()
     room = {"adaptive": json.dumps({"mode": "advise", "p90": TARGET_S})}
-    plain, measured = OneReplica(), OneReplica({"health_listen": address}, room, (health,))
+    # Only one replica can listen for reports.
+    plain = Waitroom(replicas=1)
+    measured = Waitroom({"health_listen": address}, room, (health,), replicas=1)
     costs = Costs(times)
     with in_memory(), plain, measured:
         for turn in costs.turns([(WITHOUT, plain), (WITH, measured)]):
@@ -265,7 +260,7 @@ def measure_costs(times: int) -> Costs:
 def _measure_report(site: Site, address: str) -> float:
     """Return a replica's CPU time for one report in µs."""
     host, _, port = address.partition(":")
-    replica, before = site.replicas[0].pid, _count_reports(site)
+    replica, before = site.replicas[0].pid, site.count_reports().get("counted", 0)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as nginx:
         began_ns = cpu_ns([replica])
         for _ in range(DATAGRAMS // 100):
@@ -274,14 +269,7 @@ def _measure_report(site: Site, address: str) -> float:
             time.sleep(0.01)
         time.sleep(1.5)  # the counts are written once a second
         used_ns = cpu_ns([replica]) - began_ns
-    return used_ns / 1000 / (_count_reports(site) - before)
-
-
-def _count_reports(site: Site) -> float:
-    with urllib.request.urlopen(f"{site.ops[0]}/metrics", timeout=5) as answer:
-        lines = answer.read().decode().splitlines()
-    counted = 'waitroom_site_reports_total{result="counted",room="kept"} '
-    return next((float(each.split()[1]) for each in lines if each.startswith(counted)), 0.0)
+    return used_ns / 1000 / (site.count_reports().get("counted", 0) - before)
 
 
 # The report ---------------------------------------------------------------------------------------

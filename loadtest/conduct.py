@@ -3,6 +3,7 @@
 import json
 import time
 import urllib.request
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ from locust.stats import StatsEntry
 
 from loadtest.ledger import LEDGER
 from loadtest.options import add_options, options_of, read_mix
-from loadtest.verdict import FIGURES_BEGIN, WORDS, Evidence, Finding, judge, peak_inside
+from loadtest.verdict import FIGURES_BEGIN, WORDS, Finding, judge, peak_inside
 
-PERCENTILES = (0.5, 0.95, 0.99)
+PERCENTILES = (50, 95, 99)
 #: Messages between processes: a worker's last report, and the start of the measured time.
 _LAST = "waitroom_last"
 _MEASURE = "waitroom_measure"
@@ -143,7 +144,7 @@ def _on_quitting(environment: Environment, **_: Any) -> None:
     if log:
         with Path(log).open(encoding="utf-8", errors="replace") as lines:
             inside = peak_inside(lines)
-    evidence = Evidence(
+    findings = judge(
         requests=environment.stats.total.num_requests,
         errors=LEDGER.errors,
         stays=list(LEDGER.stays.values()),
@@ -151,7 +152,6 @@ def _on_quitting(environment: Environment, **_: Any) -> None:
         inside=inside,
         cap=options.waitroom_cap or None,
     )
-    findings = judge(evidence)
     print("\nWaiting room")
     for finding in findings:
         print(f"  {WORDS[finding.kept]:10}  {finding.promise}: {finding.text}")
@@ -170,9 +170,7 @@ def _describe(
     kinds = {entry.name: _figures(entry) for entry in environment.stats.entries.values()}
     return {
         "verdict": WORDS[min((each.kept for each in findings), key=[False, None, True].index)],
-        "findings": [
-            {"promise": each.promise, "kept": each.kept, "text": each.text} for each in findings
-        ],
+        "findings": [asdict(each) for each in findings],
         "seconds": seconds,
         "requests_per_s": total.num_requests / seconds if seconds > 0 else 0.0,
         "total": _figures(total),
@@ -185,12 +183,9 @@ def _describe(
 
 
 def _figures(entry: StatsEntry) -> dict[str, float]:
-    p50, p95, p99 = (entry.get_response_time_percentile(each) for each in PERCENTILES)
     return {
         "requests": entry.num_requests,
         "failures": entry.num_failures,
         "mean_ms": entry.avg_response_time,
-        "p50_ms": p50,
-        "p95_ms": p95,
-        "p99_ms": p99,
+        **{f"p{p}_ms": entry.get_response_time_percentile(p / 100) for p in PERCENTILES},
     }

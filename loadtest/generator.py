@@ -3,8 +3,6 @@
 import json
 import os
 import resource
-import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any, Self
 
 from loadtest.machine import busy_seconds, cpu_seconds
 from loadtest.verdict import FIGURES_BEGIN
-from tests.support.processes import free_port
+from tests.support.processes import Process, free_port, wait_until
 from tests.support.site import ROOT, Site
 
 #: Number of users that start per second.
@@ -24,7 +22,7 @@ NOFILE = 65536
 ORIGIN = "location / { access_log @folder@/hits.log load; return 200 'Welcome.'; }"
 
 
-class Generator:
+class Generator(Process):
     """Locust, which loads a site until the end of the block. `values` are options of the suite."""
 
     def __init__(self, site: Site, users: int, seconds: float, **values: object) -> None:
@@ -34,42 +32,26 @@ class Generator:
         values = {"allow_untested": True, "client": "lean", "report": self._report, **values}
         names = {f"WAITROOM_LOAD_{name.upper()}": str(value) for name, value in values.items()}
         port = str(free_port())
-        self._process = subprocess.Popen(
-            [
-                str(Path(sys.executable).parent / "locust"), "-f", "loadtest/locustfile.py",
-                "--headless", "--host", site.url, "-u", str(users), "-r", str(SPAWN),
-                "-t", f"{round(seconds)}s", "--processes", str(PROCESSES), "--only-summary",
-                "--loglevel", "WARNING", "--master-bind-port", port, "--master-port", port,
-            ],
-            cwd=ROOT, env={**os.environ, **names}, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, start_new_session=True,
-        )  # fmt: skip
-        self.pid = self._process.pid
-        self.output = ""
+        command = [
+            str(Path(sys.executable).parent / "locust"), "-f", "loadtest/locustfile.py",
+            "--headless", "--host", site.url, "-u", str(users), "-r", str(SPAWN),
+            "-t", f"{round(seconds)}s", "--processes", str(PROCESSES), "--only-summary",
+            "--loglevel", "WARNING", "--master-bind-port", port, "--master-port", port,
+        ]  # fmt: skip
+        log = site.folder / f"locust-{port}.log"
+        super().__init__(command, log=log, cwd=ROOT, env={**os.environ, **names})
 
     def __enter__(self) -> Self:
+        self.start()
         return self
-
-    def __exit__(self, *_: object) -> None:
-        """Stop Locust and its workers, which are a separate session."""
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            try:
-                os.killpg(self.pid, number)
-                self._process.wait(5)
-            except ProcessLookupError:
-                return
-            except subprocess.TimeoutExpired:
-                continue
 
     def wait_until_warm(self) -> None:
         """Wait until the figures begin, which is after `warm_up` seconds."""
-        assert self._process.stdout is not None
-        while FIGURES_BEGIN not in self.output and (line := self._process.stdout.readline()):
-            self.output += line
+        wait_until(lambda: FIGURES_BEGIN in self.output, "figures", self._seconds, of=self)
 
     def finish(self) -> dict[str, Any]:
         """Wait until Locust ends by itself. Return its report."""
-        self.output += self._process.communicate(timeout=self._seconds + 60)[0]
+        wait_until(lambda: not self.running, "the end of Locust", self._seconds + 60)
         if not self._report.exists():
             raise SystemExit(f"the load generator made no report:\n{self.output}")
         report: dict[str, Any] = json.loads(self._report.read_text())

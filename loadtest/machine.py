@@ -5,38 +5,21 @@ import platform
 import subprocess
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
-    cpu: str
-    cores: int
-    memory_gib: float
-    system: str
-    python: str
-    nginx: str
-    redis: str
-
-    def __str__(self) -> str:
-        return (
-            f"{self.cpu}, {self.cores} cores, {self.memory_gib:g} GiB; {self.system}; "
-            f"Python {self.python}, nginx {self.nginx}, Redis {self.redis}"
-        )
-
-
-def describe() -> Machine:
-    return Machine(
-        cpu=_field("/proc/cpuinfo", "model name") or platform.machine(),
-        cores=os.cpu_count() or 1,
-        memory_gib=round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
-        system=f"{platform.system()} {platform.release().split('-')[0]}",
-        python=platform.python_version(),
-        nginx=_version("nginx", "-v").rpartition("/")[2],
-        redis=_version("redis-server", "--version").partition("v=")[2].partition(" ")[0],
+def describe() -> str:
+    """Return the hardware, the system, and the versions of Python, nginx and Redis."""
+    cpu = _field("/proc/cpuinfo", "model name") or platform.machine()
+    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    nginx = _version("nginx", "-v").rpartition("/")[2]
+    redis = _version("redis-server", "--version").partition("v=")[2].partition(" ")[0]
+    return (
+        f"{cpu}, {os.cpu_count()} cores, {round(memory_gib, 1):g} GiB; "
+        f"{platform.system()} {platform.release().split('-')[0]}; "
+        f"Python {platform.python_version()}, nginx {nginx}, Redis {redis}"
     )
 
 

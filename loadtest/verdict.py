@@ -1,9 +1,9 @@
 """The verdict on a run: whether the cap and the order held, and unexpected responses."""
 
+import math
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 #: The order of visitors who joined within this time does not matter.
@@ -32,16 +32,6 @@ class Stay:
 
 
 @dataclass(frozen=True, slots=True)
-class Overtaking:
-    """A visitor who was admitted while another who had joined earlier still waited."""
-
-    joined: float
-    admitted: float
-    #: A time at which the other visitor was still waiting.
-    waiting: float
-
-
-@dataclass(frozen=True, slots=True)
 class Finding:
     """What a run showed about a promise. `kept` is None if the run did not test it."""
 
@@ -50,62 +40,38 @@ class Finding:
     text: str
 
 
-@dataclass(slots=True)
-class Evidence:
-    """Observations of a run. Values of None were not observed, so they test nothing."""
+def judge(  # noqa: PLR0913 - all that a run observes
+    *,
+    requests: int,
+    errors: Mapping[str, int],
+    stays: Sequence[Stay],
+    sessions: Sequence[tuple[int, int]] | None,
+    inside: int | None,
+    cap: int | None,
+) -> list[Finding]:
+    """Judge a run by what was observed. None was not observed, so it tests nothing.
 
-    requests: int
-    errors: Mapping[str, int] = field(default_factory=dict)
-    stays: Sequence[Stay] = ()
-    #: Sessions and cap of the room in each report of the ops listener.
-    sessions: Sequence[tuple[int, int]] | None = None
-    #: The highest number of visitors inside at once, by the origin's log.
-    inside: int | None = None
-    #: The cap. If None, the cap that the ops listener reports applies.
-    cap: int | None = None
-
-
-def judge(evidence: Evidence) -> list[Finding]:
-    found = [_judge_sessions(evidence.sessions, evidence.cap)]
-    cap = evidence.cap
-    if cap is None and evidence.sessions:
-        cap = max(cap for _, cap in evidence.sessions)
-    if evidence.inside is not None:
-        text = f"at most {evidence.inside} inside at once at the origin, cap {cap or 'unknown'}"
-        kept = None if cap is None else evidence.inside <= cap
+    Args:
+        sessions: Sessions and cap of the room in each report of the ops listener.
+        inside: The highest number of visitors inside at once, by the origin's log.
+        cap: The cap. If None, the cap that the ops listener reports applies.
+    """
+    found = [_judge_sessions(sessions, cap)]
+    if cap is None and sessions:
+        cap = max(own_cap for _, own_cap in sessions)
+    if inside is not None:
+        text = f"at most {inside} inside at once at the origin, cap {cap or 'unknown'}"
+        kept = None if cap is None else inside <= cap
         found.append(Finding("cap, seen by the origin", kept, text))
-    found.append(_judge_order(evidence.stays))
-    if not any(stay.waiting is not None for stay in evidence.stays):
+    found.append(_judge_order(stays))
+    if not any(stay.waiting is not None for stay in stays):
         # A room that was never full shows neither its cap nor its order.
         found = [
             each if each.kept is False
             else replace(each, kept=None, text=f"nobody waited; {each.text}")
             for each in found
         ]  # fmt: skip
-    return [_judge_errors(evidence), *found]
-
-
-def overtakings(stays: Iterable[Stay], margin: float = MARGIN_MS) -> list[Overtaking]:
-    """Return all admissions of visitors while a visitor who had joined earlier still waited."""
-    joined = sorted(stays, key=lambda stay: stay.joined)
-    times = [stay.joined for stay in joined]
-    # For each visitor, this is the latest wait among the earlier visitors.
-    latest = list(
-        accumulate(
-            (float("-inf") if stay.waiting is None else stay.waiting for stay in joined),
-            max,
-            initial=float("-inf"),
-        )
-    )
-    found = []
-    for stay in joined:
-        if stay.admitted is None:
-            continue
-        unsure = CLOCK_MS if stay.direct else 0
-        waited = latest[bisect_left(times, stay.joined - margin - unsure)]
-        if waited > stay.admitted + unsure:
-            found.append(Overtaking(stay.joined, stay.admitted, waited))
-    return found
+    return [_judge_errors(requests, errors), *found]
 
 
 def peak_inside(lines: Iterable[str]) -> int:
@@ -131,25 +97,21 @@ def peak_inside(lines: Iterable[str]) -> int:
 
 def peak_overlap(intervals: Iterable[tuple[float, float]]) -> int:
     """Return the highest number of closed intervals that overlap at a time."""
-    changes: defaultdict[float, list[int]] = defaultdict(lambda: [0, 0])
-    for begin, end in intervals:
-        changes[begin][0] += 1
-        changes[end][1] += 1
+    # At the same moment, what begins counts before what ends.
+    changes = [change for begin, end in intervals for change in ((begin, -1), (end, 1))]
     now = peak = 0
-    for moment in sorted(changes):
-        begun, ended = changes[moment]
-        now += begun
+    for _, change in sorted(changes):
+        now -= change
         peak = max(peak, now)
-        now -= ended
     return peak
 
 
-def _judge_errors(evidence: Evidence) -> Finding:
-    if not evidence.requests:
+def _judge_errors(requests: int, errors: Mapping[str, int]) -> Finding:
+    if not requests:
         return Finding("no unexpected answer", kept=False, text="not one request was answered")
-    count = sum(evidence.errors.values())
-    worst = sorted(evidence.errors.items(), key=lambda item: -item[1])[:5]
-    text = f"{count} in {evidence.requests} requests"
+    count = sum(errors.values())
+    worst = sorted(errors.items(), key=lambda item: -item[1])[:5]
+    text = f"{count} in {requests} requests"
     text += "".join(f"; {number} x {what}" for what, number in worst)
     return Finding("no unexpected answer", not count, text)
 
@@ -167,13 +129,35 @@ def _judge_sessions(sessions: Sequence[tuple[int, int]] | None, cap: int | None)
 
 
 def _judge_order(stays: Sequence[Stay]) -> Finding:
-    past = overtakings(stays)
+    past = _find_overtakings(stays)
     waited = sum(1 for stay in stays if stay.admitted is not None and not stay.direct)
     text = f"{len(past)} overtook among {waited} let in from the queue"
     if past:
-        one = max(past, key=lambda each: each.waiting - each.admitted)
+        behind, joined, admitted, waiting = max(past)
         text += (
-            f"; the worst by {one.waiting - one.admitted:.0f} ms: joined at {one.joined:.0f},"
-            f" let in at {one.admitted:.0f}, while somebody earlier waited at {one.waiting:.0f}"
+            f"; the worst by {behind:.0f} ms: joined at {joined:.0f}, let in at {admitted:.0f},"
+            f" while somebody earlier waited at {waiting:.0f}"
         )
     return Finding("first come, first served", not past if past or waited else None, text)
+
+
+def _find_overtakings(stays: Iterable[Stay]) -> list[tuple[float, float, float, float]]:
+    """Find visitors who were admitted while another who had joined earlier still waited.
+
+    Return how much earlier that was, when they joined and were admitted, and a time at which the
+    other visitor was still waiting.
+    """
+    joined = sorted(stays, key=lambda stay: stay.joined)
+    times = [stay.joined for stay in joined]
+    waits = (-math.inf if stay.waiting is None else stay.waiting for stay in joined)
+    # For each visitor, this is the latest wait among the earlier visitors.
+    latest = list(accumulate(waits, max, initial=-math.inf))
+    found = []
+    for stay in joined:
+        if stay.admitted is None:
+            continue
+        unsure = CLOCK_MS if stay.direct else 0
+        waited = latest[bisect_left(times, stay.joined - MARGIN_MS - unsure)]
+        if waited > stay.admitted + unsure:
+            found.append((waited - stay.admitted, stay.joined, stay.admitted, waited))
+    return found

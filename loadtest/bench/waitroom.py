@@ -74,22 +74,23 @@ class Waitroom(QueueingSystem):
     """Waitroom, with other settings of replicas and rooms and lines of nginx where given."""
 
     name = "waitroom"
-    replicas = REPLICAS
 
     def __init__(
         self,
         settings: dict[str, Any] | None = None,
         room: dict[str, Any] | None = None,
         lines: Sequence[str] = (),
+        replicas: int = REPLICAS,
     ) -> None:
         super().__init__()
+        self._replicas = replicas
         self._settings, self._room_settings, self._lines = settings or {}, room or {}, lines
 
     def _start(self) -> None:
         lines = (*TO_ORIGIN, *self._lines)
         site = Site(
             rooms={name: {**_settings(name), **self._room_settings} for name in _CAPS},
-            replicas=self.replicas,
+            replicas=self._replicas,
             origin=ORIGIN,
             settings={**BY_DEFAULT, **self._settings},
             stamps=True,

@@ -4,7 +4,6 @@ import datetime as dt
 from collections.abc import Sequence
 from pathlib import Path
 
-from loadtest.machine import Machine
 from tests.faults.outages import CAP, WAITING
 from tests.faults.verdict import Overtaking, Row
 
@@ -105,7 +104,7 @@ FIGURES = "scenario | requests | failures | places lost | inversions | peak/cap 
 OVERTAKEN = "outage | overtaken by people behind (worst) | by newcomers | first call after | holds"
 
 
-def render(rows: Sequence[Row], machine: Machine, *, date: str) -> str:
+def render(rows: Sequence[Row], machine: str, *, date: str) -> str:
     held = sum(row.held for row in rows)
     parts = [
         HEAD.format(machine=machine, date=date),
@@ -118,12 +117,12 @@ def render(rows: Sequence[Row], machine: Machine, *, date: str) -> str:
     return "\n".join(filter(None, parts))
 
 
-def render_details(rows: Sequence[Row], machine: Machine, *, date: str) -> str:
+def render_details(rows: Sequence[Row], machine: str, *, date: str) -> str:
     return "\n".join([DETAILS.format(machine=machine, date=date), *map(_make_details, rows)])
 
 
 def write(
-    rows: Sequence[Row], machine: Machine, path: Path, details: Path, *, seconds: float, quick: bool
+    rows: Sequence[Row], machine: str, path: Path, details: Path, *, seconds: float, quick: bool
 ) -> None:
     """Write the page to `path` and the details of each run to `details`."""
     date = f"{dt.datetime.now(dt.UTC):%Y-%m-%d}, {seconds / 60:.0f} minutes"
