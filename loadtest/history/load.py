@@ -1,86 +1,85 @@
 """Loads generated stays into MariaDB."""
 
-import random
 import subprocess
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from operator import attrgetter
-from pathlib import Path
 
 from loadtest.history.stays import Size, events_of, make_stays
 from sidecar.history.model import Stay
 from sidecar.history.store.tables import entries, events
 from tests.support.databases import Mariadb
 
-#: How many stays are in one file: some 20 MB, one transaction.
+#: How many rows are loaded in one transaction: some 20 MB.
 CHUNK = 100_000
 #: How many of a room's latest stays have events, at least.
 _LATEST = 100
+_COUNTS = f"""
+SELECT COUNT(*), COUNT(DISTINCT room),
+    SUM(called_ms IS NULL AND admitted_ms IS NULL AND ended_ms IS NULL),
+    SUM(admitted_ms IS NOT NULL AND ended_ms IS NULL)
+FROM {entries.name}
+"""
 _COLUMNS = [column.name for column in entries.columns][1:]
 _INDEXES = sorted(entries.indexes, key=lambda index: str(index.name), reverse=True)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Loaded:
-    """The numbers of loaded rows, and samples of visitors."""
+    """The numbers of loaded rows."""
 
-    stays: int = 0
-    events: int = 0
-    rooms: int = 0
-    seconds: float = 0
-    waiting: int = 0
-    inside: int = 0
-    #: Visitors by room: of any age, and of the latest, who have events.
-    some: dict[str, list[str]] = field(default_factory=dict)
-    latest: dict[str, list[str]] = field(default_factory=dict)
+    seconds: float
+    stays: int
+    rooms: int
+    waiting: int
+    inside: int
+    events: int
 
 
-def load(
-    server: Mariadb, rooms: list[Size], *, now_ms: int, with_events: float, sample: dict[str, int]
-) -> Loaded:
+def load(server: Mariadb, rooms: list[Size], *, now_ms: int, with_events: float) -> Loaded:
     """Load all stays, and the events of the latest stays of each room, a share `with_events` of
-    all. `sample` says how many visitors of a room to return."""
-    start_s, loaded = time.monotonic(), Loaded(rooms=len(rooms))
-    _alter_entries(server, [f"DROP INDEX {index.name}" for index in _INDEXES])
+    all."""
+    start_s = time.monotonic()
+    query(
+        server, f"ALTER TABLE {entries.name} {', '.join(f'DROP INDEX {i.name}' for i in _INDEXES)}"
+    )
     loader = _Loader(server)
     for size in rooms:
         first_event = size.stays - max(_LATEST, int(with_events * size.stays))
-        picker = random.Random(size.rank)
-        wanted = sample.get(size.room, 0)
-        picked = set(picker.sample(range(size.stays), min(wanted, size.stays)))
-        latest: list[str] = []
         stays, start = make_stays(size, now_ms), 0
         while chunk := list(islice(stays, CHUNK)):
-            loader.add(entries.name, _format_entries(size.room, chunk))
             recent = chunk[max(0, first_event - start) :]
-            lines = _format_events(size.room, recent, start)
-            loaded.events += len(lines)
-            loader.add(events.name, lines)
-            loaded.stays += len(chunk)
-            loaded.waiting += sum(e.called_ms is None is e.ended_ms is e.admitted_ms for e in chunk)
-            loaded.inside += sum(e.ended_ms is None is not e.admitted_ms for e in chunk)
-            if wanted:
-                names = [e.visitor for i, e in enumerate(chunk, start) if i in picked]
-                loaded.some.setdefault(size.room, []).extend(names)
-                latest += (e.visitor for e in recent)
+            loader.add(entries.name, _format_entries(size.room, chunk))
+            loader.add(events.name, _format_events(size.room, recent, start))
             start += len(chunk)
-        if wanted:
-            picker.shuffle(loaded.some[size.room])
-            loaded.latest[size.room] = picker.sample(latest, min(wanted, len(latest)))
     loader.finish()
     # Indexes that are built from all rows at once take a third of the time.
-    _alter_entries(
-        server, [f"ADD INDEX {i.name} ({', '.join(i.columns.keys())})" for i in _INDEXES]
-    )
-    loaded.seconds = time.monotonic() - start_s
-    return loaded
+    adding = (f"ADD INDEX {i.name} ({', '.join(i.columns.keys())})" for i in _INDEXES)
+    query(server, f"ALTER TABLE {entries.name} {', '.join(adding)}")
+    seconds = time.monotonic() - start_s
+    # A server that was filled more slowly would have counted its rows by itself.
+    query(server, f"ANALYZE TABLE {entries.name}, {events.name}")
+    counts = query(server, _COUNTS) + query(server, f"SELECT COUNT(*) FROM {events.name}")
+    return Loaded(seconds, *map(int, counts))
 
 
-def _alter_entries(server: Mariadb, changes: list[str]) -> None:
-    change = f"ALTER TABLE {entries.name} {', '.join(changes)}"
-    subprocess.run([*server.client, "history", "-e", change], check=True)
+def pick_visitors(server: Mariadb, room: str, number: int) -> list[str]:
+    """Return random visitors of a room: by turns one of any age, and one of the latest, who have
+    events."""
+    wanted = f"WHERE room = '{room}' ORDER BY RAND(1) LIMIT {number // 2}"
+    picked = [
+        query(server, f"SELECT DISTINCT visitor FROM {table.name} {wanted}")
+        for table in (entries, events)
+    ]
+    return [visitor for pair in zip(*picked, strict=False) for visitor in pair]
+
+
+def query(server: Mariadb, statement: str) -> list[str]:
+    """Run a statement. Return all values of its result."""
+    command = [*server.client, "--skip-column-names", "history", "-e", statement]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
 
 
 def _format_entries(room: str, chunk: list[Stay]) -> list[str]:
@@ -101,14 +100,12 @@ def _format_events(room: str, chunk: list[Stay], start: int) -> list[str]:
 
 
 class _Loader:
-    """Writes rows to files, and lets the client load one file while the next is written."""
+    """Collects rows, and lets the client load some while the next are made."""
 
     def __init__(self, server: Mariadb) -> None:
         self._client = [*server.client, "--local-infile=1", "history", "-e"]
-        self._folder = server.folder
         self._lines: dict[str, list[str]] = {}
-        self._loading: tuple[subprocess.Popen[bytes], Path] | None = None
-        self._number = 0
+        self._loading: subprocess.Popen[str] | None = None
 
     def add(self, table: str, lines: Iterable[str]) -> None:
         waiting = self._lines.setdefault(table, [])
@@ -122,17 +119,14 @@ class _Loader:
         self._wait()
 
     def _load(self, table: str) -> None:
-        lines, self._lines[table] = self._lines[table], []
-        self._number += 1
-        file = self._folder / f"rows-{self._number}"
-        file.write_text("\n".join(lines) + "\n" if lines else "")
         self._wait()
-        load = f"LOAD DATA LOCAL INFILE '{file}' INTO TABLE {table} FIELDS ESCAPED BY '\\\\'"
-        self._loading = subprocess.Popen([*self._client, load]), file
+        load = f"LOAD DATA LOCAL INFILE '/dev/stdin' INTO TABLE {table} FIELDS ESCAPED BY '\\\\'"
+        self._loading = subprocess.Popen([*self._client, load], stdin=subprocess.PIPE, text=True)
+        assert self._loading.stdin is not None
+        with self._loading.stdin as rows:
+            rows.writelines(f"{line}\n" for line in self._lines[table])
+        self._lines[table] = []
 
     def _wait(self) -> None:
-        if self._loading:
-            process, file = self._loading
-            if process.wait() != 0:
-                raise RuntimeError("rows could not be loaded: see above")
-            file.unlink()
+        if self._loading and self._loading.wait() != 0:
+            raise RuntimeError("rows could not be loaded: see above")

@@ -16,7 +16,7 @@ from sidecar.storage.sql import database as sql
 
 LookUp = Callable[[History, str, str], Awaitable[Any]]
 #: Durations of look-ups in ms, by kind and by the title of the room.
-Durations = dict[str, dict[str, list[float]]]
+Durations = dict[tuple[str, str], list[float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ async def look_up(url: str, samples: Sequence[Sample], *, begin: int = 0, number
     """Look up `number` visitors of each room, with each kind in turn, from kind `begin` on."""
     kinds = list(KINDS)
     kinds = kinds[begin % len(kinds) :] + kinds[: begin % len(kinds)]
-    durations: Durations = {kind: {sample.title: [] for sample in samples} for kind in KINDS}
+    durations: Durations = {(kind, sample.title): [] for kind in KINDS for sample in samples}
     async with open_history(url) as history:
         for i in range(number):
             for kind in kinds:
@@ -86,17 +86,10 @@ async def look_up(url: str, samples: Sequence[Sample], *, begin: int = 0, number
                     start_s = time.perf_counter()
                     result = await KINDS[kind](history, sample.room, visitor)
                     duration_ms = 1000 * (time.perf_counter() - start_s)
-                    durations[kind][sample.title].append(duration_ms)
+                    durations[kind, sample.title].append(duration_ms)
                     if result is None:
                         raise RuntimeError(f"{visitor} is not found in {sample.room}")
     return durations
-
-
-def add_durations(total: Durations, more: Durations, limit: int | None = None) -> None:
-    """Add durations to a total, at most the first `limit` of each kind and room."""
-    for kind, rooms in more.items():
-        for title, values in rooms.items():
-            total.setdefault(kind, {}).setdefault(title, []).extend(values[:limit])
 
 
 def summarize(durations_ms: Sequence[float]) -> Times:

@@ -26,19 +26,23 @@ from loadtest.databases import (
     size_mb,
     versions,
 )
-from loadtest.history.load import Loaded, load
+from loadtest.history.load import Loaded, load, pick_visitors
 from loadtest.history.lookups import (
     Durations,
     Plan,
     Sample,
     Times,
-    add_durations,
     explain,
     look_up,
     open_history,
     summarize,
 )
-from loadtest.history.recording import STARTED, Recording, measure_event_bytes, run_recorder
+from loadtest.history.recording import (
+    STARTED,
+    Recording,
+    measure_event_bytes,
+    read_recording,
+)
 from loadtest.history.stays import DAYS, sizes
 from loadtest.machine import peak_memory_mb
 from loadtest.redis_server import fill_line, fill_sessions, redis_server, room_store
@@ -73,7 +77,8 @@ class Amount:
     #: Events that a recorder writes in one run.
     events: int = 100_000
     rounds: int = 3
-    databases: tuple[str, ...] = ("sqlite", "mariadb", "postgresql")
+    #: The databases beside MariaDB.
+    others: tuple[str, ...] = ("sqlite", "postgresql")
     #: None: the folder for temporary files.
     home: Path | None = option(  # noqa: RUF009 - a field
         None, "where the databases lie meanwhile", compare=False, type=Path
@@ -133,9 +138,8 @@ class Result:
     def times(self, part: str) -> Iterator[tuple[str, str, Times]]:
         """Yield kind, room and statistics of the look-ups in a part, such as "warm"."""
         durations: Durations = getattr(self, part)
-        for kind, rooms in durations.items():
-            for room, durations_ms in rooms.items():
-                yield kind, room, summarize(durations_ms)
+        for (kind, room), durations_ms in durations.items():
+            yield kind, room, summarize(durations_ms)
 
     def begin(self, part: str) -> None:
         """Note and print the machine's load at the beginning of a part."""
@@ -172,20 +176,12 @@ def _fill(amount: Amount, mariadb: Mariadb) -> Result:
     uvloop.run(_migrate(mariadb.url, amount.partitions))
     rooms = sizes(amount.stays, amount.rooms)
     chosen = {"hot": rooms[0], "middling": rooms[len(rooms) // 10], "small": rooms[-1]}
-    loaded = load(
-        mariadb,
-        rooms,
-        now_ms=int(time.time() * 1000),
-        with_events=amount.with_events,
-        sample={size.room: amount.lookups // 2 for size in chosen.values()},
-    )
-    # A server that was filled more slowly would have counted its rows by itself.
-    count = [*mariadb.client, "history", "-e", "ANALYZE TABLE waitroom_entries, waitroom_events"]
-    subprocess.run(count, check=True, stdout=subprocess.DEVNULL)
-    samples = []
-    for title, size in chosen.items():
-        pairs = zip(loaded.some[size.room], loaded.latest[size.room], strict=False)
-        samples.append(Sample(size.room, title, size.stays, [v for pair in pairs for v in pair]))
+    now_ms = int(time.time() * 1000)
+    loaded = load(mariadb, rooms, now_ms=now_ms, with_events=amount.with_events)
+    samples = [
+        Sample(size.room, title, size.stays, pick_visitors(mariadb, size.room, amount.lookups))
+        for title, size in chosen.items()
+    ]
     result = Result(amount, loaded, samples, size_mb(mariadb.folder))
     result.loads["load"] = load_before
     print(f"{loaded.stays:,} stays in {loaded.seconds:.0f} s (load {load_before:.1f})", flush=True)
@@ -210,8 +206,9 @@ def _measure_cold(result: Result, mariadb: Mariadb) -> None:
             for s in result.samples
         ]
         durations = uvloop.run(look_up(mariadb.url, samples, begin=number, number=count))
-        add_durations(result.cold, durations)
-        add_durations(result.first, durations, limit=1)
+        for key, durations_ms in durations.items():
+            result.cold.setdefault(key, []).extend(durations_ms)
+            result.first.setdefault(key, []).append(durations_ms[0])
 
 
 async def _measure_warm(result: Result, url: str) -> None:
@@ -231,17 +228,18 @@ async def _measure_warm(result: Result, url: str) -> None:
 def _measure_while_written(result: Result, mariadb: Mariadb, redis: SocketRedis) -> None:
     """Look up visitors while a recorder writes into the hot room without a pause."""
     result.begin("while written")
-    log = mariadb.folder / "recorder.log"
-    command = [sys.executable, "-m", "loadtest.history.recording", str(redis.socket), mariadb.url,
-               result.samples[0].room]  # fmt: skip
-    with Process(command, log=log) as recorder:
-        wait_until(lambda: STARTED in recorder.output, f"a recorder: {recorder.output}", 60)
-        start_s = time.monotonic()
+    with _start_recorder(redis, mariadb, result.samples[0].room, 0) as recorder:
+        wait_until(lambda: STARTED in recorder.output, "a recorder", 60, of=recorder)
         looking_up = look_up(mariadb.url, result.samples, number=result.amount.written)
         result.written = uvloop.run(looking_up)
-        seconds = time.monotonic() - start_s
         recorder.stop()
-    result.written_per_s = int(log.read_text().split()[-1]) / seconds
+    result.written_per_s = read_recording(recorder.output).per_s
+
+
+def _start_recorder(redis: SocketRedis, database: Database, room: str, events: int) -> Process:
+    command = [sys.executable, "-m", "loadtest.history.recording", str(redis.socket), database.url,
+               room, str(events)]  # fmt: skip
+    return Process(command, log=database.folder / f"recorder-{room}.log")
 
 
 def _measure_report(mariadb: Mariadb, room: str, period: str) -> ReportCost:
@@ -285,23 +283,23 @@ async def _measure_live(waiting: int, number: int) -> list[float]:
 
 def _measure_recorder(result: Result, mariadb: Mariadb, redis: SocketRedis) -> None:
     """Record into each database in turn. MariaDB is already full."""
-    amount, socket = result.amount, str(redis.socket)
-    result.bytes_per_event = uvloop.run(measure_event_bytes(socket, amount.events))
+    amount = result.amount
+    result.bytes_per_event = uvloop.run(measure_event_bytes(str(redis.socket), amount.events))
     with ExitStack() as stack:
-        databases: list[Database] = []
-        for kind in amount.databases:
-            if kind == mariadb.kind:
-                databases.append(mariadb)
-                continue
-            server = stack.enter_context(open_database(kind, amount.home))
-            uvloop.run(_migrate(server.url, amount.partitions))
-            databases.append(server)
+        databases: list[Database] = [mariadb]
+        for kind in amount.others:
+            databases.append(stack.enter_context(open_database(kind, amount.home)))
+            uvloop.run(_migrate(databases[-1].url, amount.partitions))
         result.begin("record")
         for number in range(amount.rounds):
-            for server in databases:
-                run = run_recorder(socket, server.url, f"record-{number}", amount.events)
-                result.recorded.setdefault(server.kind, []).append(run)
-                print(f"{server.kind:12}{run.per_s:10,.0f} events/s", flush=True)
+            for database in databases:
+                with _start_recorder(
+                    redis, database, f"record-{number}", amount.events
+                ) as recorder:
+                    wait_until(lambda: not recorder.running, "the events", 600)
+                run = read_recording(recorder.output)
+                result.recorded.setdefault(database.kind, []).append(run)
+                print(f"{database.kind:12}{run.per_s:10,.0f} events/s", flush=True)
 
 
 def report(result: Result) -> Report:

@@ -2,17 +2,15 @@
 
 The recorder runs in a process of its own, with all modules that a replica imports:
 
-    python -m loadtest.history.recording REDIS_SOCKET URL ROOM [EVENTS]
+    python -m loadtest.history.recording REDIS_SOCKET URL ROOM EVENTS
 
-It records EVENTS events and prints the result. Without EVENTS it records until SIGTERM, and prints
-when it has recorded the first batch and how many events it recorded.
+It prints when it has recorded the first batch, and the result at the end.
 """
 
 import asyncio
 import importlib
 import json
 import signal
-import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -39,6 +37,8 @@ from sidecar.visitors.tokens import Tokens, new_visitor
 #: The events of one stay, as a room's scripts write them.
 _STEPS = (("joined", "new"), ("called", "head"), ("admitted", "claimed"), ("expired", "session"))
 _TICK_S = 0.001
+#: Events that are written for a recorder without an end when it has recorded all.
+_REFILL = 40 * BATCH
 #: Printed when the first batch is written.
 STARTED = "started"
 
@@ -86,37 +86,54 @@ async def measure_event_bytes(socket: str, events: int) -> float:
     return float(size) / events
 
 
-def run_recorder(socket: str, url: str, room: str, events: int) -> Recording:
-    """Record events in a process of its own."""
-    command = [sys.executable, "-m", "loadtest.history.recording", socket, url, room, str(events)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
-    result = json.loads(done.stdout)
+def read_recording(output: str) -> Recording:
+    """Return the result that a recorder printed last."""
+    result = json.loads(output.splitlines()[-1])
     return Recording(result["events"], result["seconds"], Times(**result["kept"]))
 
 
 async def record(socket: str, url: str, room: str, events: int) -> Recording:
-    """Record events of one room, with pauses as a replica has them, into a migrated database."""
+    """Record events of one room, with pauses as a replica has them, into a migrated database.
+    Record without an end if `events` is 0, until SIGTERM."""
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     redis: Any = connect(f"unix://{socket}", timeout_s=5)
     async with open_history(url) as history:
         await history.check()
-        await fill(redis, room, events)
+        await fill(redis, room, events or _REFILL)
         recorder, at, stream = _create_recorder(redis, history, room)
-        delays = _LoopDelays()
-        watching = asyncio.create_task(delays.watch())
+        delays_ms: list[float] = []
+        watching = asyncio.create_task(_watch_loop(delays_ms))
         blocked_ms, written, start_s = [], 0, time.perf_counter()
-        while count := await recorder.record(at, stream):
+        while not stop.is_set():
+            count = await recorder.record(at, stream)
+            if count and not written:
+                print(STARTED, flush=True)
+            if not count and events:
+                break
+            if not count:
+                await fill(redis, room, _REFILL)
             written += count
-            blocked_ms.append(delays.take_longest_ms())
+            blocked_ms.append(max(delays_ms, default=0.0))
+            delays_ms.clear()
             await asyncio.sleep(PAUSE_S)
         seconds = time.perf_counter() - start_s
         watching.cancel()
         query = select(func.count()).select_from(entries).where(entries.c.room == room)
         async with sql.begin(history._engine) as connection:  # noqa: SLF001
             stays = int((await connection.execute(query)).scalar_one())
-        if (written, stays) != (events, events // len(_STEPS)):
+        if events and (written, stays) != (events, events // len(_STEPS)):
             raise RuntimeError(f"{events} events came, {written} went, {stays} stays")
     await close(redis)
-    return Recording(events, seconds, summarize(blocked_ms))
+    return Recording(written, seconds, summarize(blocked_ms))
+
+
+async def _watch_loop(delays_ms: list[float]) -> None:
+    """Add to `delays_ms` for how long the event loop is blocked."""
+    while True:
+        due_s = time.perf_counter() + _TICK_S
+        await asyncio.sleep(_TICK_S)
+        delays_ms.append(1000 * (time.perf_counter() - due_s))
 
 
 def _create_recorder(
@@ -130,49 +147,8 @@ def _create_recorder(
     return Recorder(history, Metrics()), room, stream
 
 
-class _LoopDelays:
-    """Measures for how long the event loop is blocked."""
-
-    def __init__(self) -> None:
-        self._longest_s = 0.0
-
-    async def watch(self) -> None:
-        while True:
-            due_s = time.perf_counter() + _TICK_S
-            await asyncio.sleep(_TICK_S)
-            self._longest_s = max(self._longest_s, time.perf_counter() - due_s)
-
-    def take_longest_ms(self) -> float:
-        """Return the longest delay since the last call."""
-        longest_s, self._longest_s = self._longest_s, 0.0
-        return 1000 * longest_s
-
-
-async def record_until_sigterm(socket: str, url: str, room: str) -> int:
-    """Record until SIGTERM. Return how many events were recorded."""
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    redis: Any = connect(f"unix://{socket}", timeout_s=5)
-    written = 0
-    async with open_history(url) as history:
-        recorder, at, stream = _create_recorder(redis, history, room)
-        while not stop.is_set():
-            count = await recorder.record(at, stream)
-            if count and not written:
-                print(STARTED, flush=True)
-            written += count
-            if not count:
-                await fill(redis, room, 40 * BATCH)
-            await asyncio.sleep(PAUSE_S)
-    await close(redis)
-    return written
-
-
 if __name__ == "__main__":
     importlib.import_module("sidecar.app.replica")
-    address, database, name, *number = sys.argv[1:]
-    if number:
-        recording = uvloop.run(record(address, database, name, int(number[0])))
-        print(json.dumps(asdict(recording)))
-    else:
-        print(uvloop.run(record_until_sigterm(address, database, name)))
+    address, database, name, number = sys.argv[1:]
+    recording = uvloop.run(record(address, database, name, int(number)))
+    print(json.dumps(asdict(recording)))
