@@ -7,28 +7,18 @@ requests that page, except in the flood.
 import secrets
 
 from loadtest.baselines.lua.site import LuaSite
-from loadtest.bench.runs import Load, Reply, Request, Room
-from loadtest.bench.systems import (
-    DEEP,
-    DEEP_POLLED,
-    OPEN_CAP,
-    ORIGIN,
-    RUSH_CAP,
-    WAITING,
-    QueueingSystem,
-    is_site,
-    poll,
-    spread,
-    visit,
-)
+from loadtest.bench.runs import WAITING_PAGE, Request, Room
+from loadtest.bench.systems import CAPS, ORIGIN, QueueingSystem, poll, spread, visit
 
-POLLS_PER_MINUTE = 6.0
-_PAGE = "/queue/waiting.html"
 _AT_ONCE = 5_000
 
 
 class Lua(QueueingSystem):
+    """It has one room, whose cap changes with the workload."""
+
     name = "lua"
+    caches_polls = False
+    floods_take_places = True
     site: LuaSite
 
     def _start(self) -> None:
@@ -41,66 +31,29 @@ class Lua(QueueingSystem):
     def room(self, workload: str) -> Room | None:  # noqa: ARG002 - it has one room
         return Room(self.site.authorized, self.site.waiting, self.site.max_active)
 
-    def served(self, reply: Reply) -> str:
-        if is_site(reply):
-            return "site"
-        if reply.status == 302 and reply.headers.get("Location", "").endswith(_PAGE):
-            return "place" if "Set-Cookie" in reply.headers else "redirect"
-        if reply.status == 200 and b'"state":"waiting"' in reply.body:
-            return "status"
-        if reply.status == 200 and b"<html" in reply.body:
-            return "page"
-        return f"status {reply.status}"
+    def _arrival(self, workload: str) -> list[Request]:
+        return [*super()._arrival(workload), visit(WAITING_PAGE, "page")]
 
-    def _newcomers(self) -> Load:
-        return self._arriving(OPEN_CAP, visit("/", "site"))
-
-    def _full(self) -> Load:
-        return self._arriving(1, visit("/", "place"), visit(_PAGE, "page"))
-
-    def _flood(self) -> Load:
-        return self._arriving(1, visit("/", "place"))
-
-    def _arriving(self, cap: int, *requests: Request) -> Load:
-        self._fill(cap, inside=1 if cap == 1 else 0)
-        return Load(list(requests), each=len(requests), joins=True)
-
-    def _polls(self) -> Load:
-        self._fill(1, inside=1)
-        return Load(self._polling("polls", WAITING), apart=True)
-
-    def _deep(self) -> Load:
-        self._fill(1, inside=1)
-        requests = self._polling("deep", DEEP, DEEP_POLLED)
-        return Load(requests, apart=True, polls_per_minute=POLLS_PER_MINUTE)
-
-    def _rush(self) -> Load:
-        self._fill(RUSH_CAP)
-        requests = [visit("/", "site", "place")]
-        return Load(requests, joins=True, count=True, connections=256)
-
-    def _fill(self, cap: int, inside: int = 0) -> list[str]:
-        """Empty the room, and admit visitors. Return their ids."""
-        self.site.max_active = cap
+    def _admit(self, workload: str, number: int) -> list[Request]:
+        self.site.max_active = CAPS[workload]
         self.site.flush()
-        visitors = [secrets.token_hex(16) for _ in range(inside)]
-        if inside:
+        visitors = [secrets.token_hex(16) for _ in range(number)]
+        if visitors:
             self._redis.sadd("queue:authorized:set", *visitors)
-            self._redis.set("queue:active:count", inside)
-        return visitors
+            self._redis.set("queue:active:count", number)
+        cookies = (f"queue_id={visitor}; queue_authorized=1" for visitor in visitors)
+        return [visit("/", "site", cookie=cookie) for cookie in cookies]
 
-    def _passes(self, workload: str, number: int) -> list[Request]:  # noqa: ARG002 - as above
-        return [
-            visit("/", "site", cookie=f"queue_id={visitor}; queue_authorized=1")
-            for visitor in self._fill(number, inside=number)
-        ]
+    def _wait(self, workload: str, number: int) -> list[Request]:
+        return self._wait_in_line(workload, number, number)
 
-    def _polling(self, workload: str, number: int, polled: int = 0) -> list[Request]:  # noqa: ARG002
+    def _wait_in_line(self, workload: str, number: int, polled: int) -> list[Request]:  # noqa: ARG002
         visitors = [secrets.token_hex(16) for _ in range(number)]
         for start in range(0, number, _AT_ONCE):
             part = visitors[start : start + _AT_ONCE]
             line = {visitor: start + place for place, visitor in enumerate(part)}
             self._redis.zadd("queue:zset", line)
-        return [
-            poll("/queue/status", f"queue_id={each}") for each in spread(visitors, polled or number)
-        ]
+        return [poll("/queue/status", f"queue_id={each}") for each in spread(visitors, polled)]
+
+    def _polls_per_minute(self, requests: list[Request]) -> float:  # noqa: ARG002
+        return 6.0

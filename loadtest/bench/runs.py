@@ -7,6 +7,7 @@ the workload's claims.
 
 import http.client
 import json
+import re
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,9 @@ from loadtest.rounds import Rounds
 from tests.support.site import Servers, Site
 
 SCRIPT = Path(__file__).with_name("requests.lua")
+#: Text in all pages of the site, and the Lua design's waiting page.
+MARK = "the site itself"
+WAITING_PAGE = "/queue/waiting.html"
 #: The systems, in the order of the report, and the kinds of processes.
 NAMES = {
     "plain": "plain nginx", "bare": "bare handlers", "waitroom": "Waitroom", "lua": "Lua design",
@@ -40,7 +44,7 @@ class Request:
     method: str
     path: str
     headers: tuple[tuple[str, str], ...] = ()
-    #: Expected results of `System.served`.
+    #: Expected results of `classify`.
     serves: tuple[str, ...] = ("site",)
 
     @property
@@ -130,10 +134,6 @@ class System(Servers):
 
     def room(self, workload: str) -> Room | None:  # noqa: ARG002 - there may be none
         return None
-
-    def served(self, reply: Reply) -> str:
-        """Return the kind of a response, such as "site" or "page"."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +263,7 @@ def sample(system: System, requests: Sequence[Request]) -> list[str]:
     connection = http.client.HTTPConnection("127.0.0.1", system.site.port, timeout=10)
     try:
         for request in requests[::step][:SAMPLE]:
-            served = system.served(fetch(connection, request))
+            served = classify(fetch(connection, request))
             if served not in request.serves:
                 wrong[f"{' or '.join(request.serves)} was due, {served} was served"] += 1
     finally:
@@ -275,6 +275,19 @@ def fetch(connection: http.client.HTTPConnection, request: Request) -> Reply:
     connection.request(request.method, request.path, headers=dict(request.headers))
     answer = connection.getresponse()
     return Reply(answer.status, answer.headers, answer.read())
+
+
+def classify(reply: Reply) -> str:
+    """Return the kind of a response: "site", "status" (to a poll), "page" (the waiting page, or a
+    redirect to it), or "place" (the same with a new visitor's cookie)."""
+    is_redirect = reply.status == 302 and reply.headers.get("Location", "").endswith(WAITING_PAGE)
+    if is_redirect or (reply.status in {200, 202} and b"<html" in reply.body):
+        return "place" if "Set-Cookie" in reply.headers else "page"
+    if reply.status == 200 and MARK.encode() in reply.body:
+        return "site"
+    if reply.status == 200 and re.search(rb'"state": ?"waiting"', reply.body):
+        return "status"
+    return f"status {reply.status}"
 
 
 def measure(system: System, workload: str, *, warm_s: int, seconds: int) -> Run | None:

@@ -11,11 +11,11 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import redis
 
-from loadtest.bench.runs import Load, Reply, Request, System
+from loadtest.bench.runs import MARK, Load, Request, System
 from tests.support.processes import Process, free_port, wait_until
 from tests.support.site import (
     ROOT,
@@ -30,7 +30,6 @@ from tests.support.site import (
 
 _T = TypeVar("_T")
 
-MARK = "the site itself"
 BODY = f"<!doctype html><title>Shop</title><p>{MARK}</p>".ljust(1024, ".")
 #: nginx lines of the site: a small page that names the visitor (requests.lua).
 ORIGIN = (
@@ -46,8 +45,18 @@ WAITING = 40_000
 MIX_WAITING = 16_000
 DEEP = 100_000
 DEEP_POLLED = 40_000
-RUSH_CAP = 500
-OPEN_CAP = 1_000_000
+#: The caps of the rooms by workload. With that of "deep", a queue moves as fast as a big site's.
+CAPS = {
+    "admitted": VISITORS,
+    "kept": VISITORS,
+    "newcomers": 1_000_000,
+    "full": 1,
+    "flood": 1,
+    "polls": 1,
+    "mix": VISITORS,
+    "deep": 5_000,
+    "rush": 500,
+}
 
 _BROWSER = (
     ("Accept", "text/html,application/xhtml+xml,*/*;q=0.8"),
@@ -77,10 +86,6 @@ def pictures(path: str) -> tuple[Request, ...]:
 def poll(path: str, cookie: str) -> Request:
     """Create a poll of the waiting page."""
     return Request("GET", path, (("Accept", "application/json"), ("Cookie", cookie)), ("status",))
-
-
-def is_site(reply: Reply) -> bool:
-    return reply.status == 200 and MARK.encode() in reply.body
 
 
 def spread(items: list[_T], number: int) -> list[_T]:
@@ -142,9 +147,6 @@ class Plain(System):
     def _kept(self) -> Load:
         return Load([visit("/admitted/", "site")])
 
-    def served(self, reply: Reply) -> str:
-        return "site" if is_site(reply) else f"status {reply.status}"
-
 
 class Bare(System):
     """nginx with the includes, and bare aiohttp handlers in place of replicas."""
@@ -170,10 +172,6 @@ class Bare(System):
         del pids["redis"]
         return {**pids, "replicas": [handler.pid for handler in self._handlers]}
 
-    def served(self, reply: Reply) -> str:
-        is_status = reply.status == 200 and b'"state": "waiting"' in reply.body
-        return "status" if is_status else f"status {reply.status}"
-
     def _polls(self) -> Load:
         """Create polls with different cookies, each as long as a ticket."""
         tickets = (
@@ -192,29 +190,77 @@ class QueueingSystem(System):
         self._redis = redis.Redis(unix_socket_path=str(self.site.redis_socket))
         self._stack.callback(self._redis.close)
 
+    #: Whether nginx may cache responses to polls, and whether all requests of a flood take places.
+    caches_polls: ClassVar[bool]
+    floods_take_places: ClassVar[bool]
+
     def path(self, workload: str) -> str:
         """Return the path of the page of a workload."""
         raise NotImplementedError
 
-    def _passes(self, workload: str, number: int) -> list[Request]:
-        """Admit visitors to the room of a workload. Return their requests for the page."""
+    def _admit(self, workload: str, number: int) -> list[Request]:
+        """Admit visitors to the empty room of a workload. Return their requests for the page."""
         raise NotImplementedError
 
-    def _polling(self, workload: str, number: int) -> list[Request]:
-        """Let visitors wait in the room of a workload. Return their polls."""
+    def _wait(self, workload: str, number: int) -> list[Request]:
+        """Let visitors join the queue of a workload. Return their polls."""
         raise NotImplementedError
+
+    def _wait_in_line(self, workload: str, number: int, polled: int) -> list[Request]:
+        """Write a queue of `number` visitors into Redis, which is faster than joining. Return the
+        polls of `polled` evenly spaced visitors."""
+        raise NotImplementedError
+
+    def _polls_per_minute(self, requests: list[Request]) -> float:
+        """Return how often a waiting visitor polls."""
+        raise NotImplementedError
+
+    def _arrival(self, workload: str) -> list[Request]:
+        """Return the requests of a newcomer who has to wait."""
+        return [visit(self.path(workload), "place")]
 
     def _admitted(self) -> Load:
-        passes = self._passes("admitted", VISITORS)
+        passes = self._admit("admitted", VISITORS)
         return Load(passes, pictures=pictures(self.path("admitted")))
 
     def _kept(self) -> Load:
-        return Load(self._passes("kept", VISITORS))
+        return Load(self._admit("kept", VISITORS))
+
+    def _newcomers(self) -> Load:
+        self._admit("newcomers", 0)
+        return Load([visit(self.path("newcomers"), "site")], joins=True)
+
+    def _full(self) -> Load:
+        self._admit("full", 1)
+        requests = self._arrival("full")
+        return Load(requests, each=len(requests), joins=True)
+
+    def _flood(self) -> Load:
+        self._admit("flood", 1)
+        serves = ("place",) if self.floods_take_places else ("page", "place")
+        return Load([visit(self.path("flood"), *serves)], joins=self.floods_take_places)
+
+    def _polls(self) -> Load:
+        self._admit("polls", 1)
+        return Load(self._wait("polls", WAITING), apart=True, distinct=self.caches_polls)
 
     def _mix(self) -> Load:
-        passes, path = self._passes("mix", VISITORS), self.path("mix")
-        requests = mixed(passes, self._polling("mix", MIX_WAITING), visit(path, "place"))
+        passes, path = self._admit("mix", VISITORS), self.path("mix")
+        requests = mixed(passes, self._wait("mix", MIX_WAITING), visit(path, "place"))
         return Load(requests, pictures=pictures(path), pages=passes)
+
+    def _deep(self) -> Load:
+        self._admit("deep", CAPS["deep"])
+        requests = self._wait_in_line("deep", DEEP, DEEP_POLLED)
+        return Load(
+            requests, apart=True, distinct=self.caches_polls,
+            polls_per_minute=self._polls_per_minute(requests),
+        )  # fmt: skip
+
+    def _rush(self) -> Load:
+        self._admit("rush", 0)
+        requests = [visit(self.path("rush"), "site", "place")]
+        return Load(requests, joins=True, count=True, connections=256)
 
 
 def mixed(passes: Iterable[Request], polls: Iterable[Request], arrival: Request) -> list[Request]:

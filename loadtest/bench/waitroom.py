@@ -15,18 +15,12 @@ from typing import Any
 
 import redis.asyncio
 
-from loadtest.bench.runs import Load, Reply, Request, Room, fetch
+from loadtest.bench.runs import Load, Request, Room, fetch
 from loadtest.bench.systems import (
-    DEEP,
-    DEEP_POLLED,
-    OPEN_CAP,
+    CAPS,
     ORIGIN,
     REPLICAS,
-    RUSH_CAP,
-    VISITORS,
-    WAITING,
     QueueingSystem,
-    is_site,
     poll,
     spread,
     visit,
@@ -42,26 +36,12 @@ from tests.support.site import BY_DEFAULT, SECRET, TO_ORIGIN, Site, gated
 #: Number of newcomers per second and replica that raises the shield of the flooded room.
 SHIELD = 50
 _NEVER = 10_000_000
-#: Cap of the deep room. With this cap its queue moves as fast as that of a big site.
-DEEP_CAP = 5_000
 _AT_ONCE = 5_000
-
-_CAPS = {
-    "admitted": VISITORS,
-    "kept": VISITORS,
-    "newcomers": OPEN_CAP,
-    "full": 1,
-    "flood": 1,
-    "polls": 1,
-    "mix": VISITORS,
-    "deep": DEEP_CAP,
-    "rush": RUSH_CAP,
-}
 
 
 def _settings(workload: str) -> dict[str, Any]:
     return {
-        "total_active_users": _CAPS[workload],
+        "total_active_users": CAPS[workload],
         "queueing_status_code": 202,
         "poll_limit": _NEVER,
         # Each run begins with an empty room, which must not count as data loss.
@@ -74,6 +54,8 @@ class Waitroom(QueueingSystem):
     """Waitroom, with other settings of replicas and rooms and lines of nginx where given."""
 
     name = "waitroom"
+    caches_polls = True
+    floods_take_places = False
 
     def __init__(
         self,
@@ -89,13 +71,13 @@ class Waitroom(QueueingSystem):
     def _start(self) -> None:
         lines = (*TO_ORIGIN, *self._lines)
         site = Site(
-            rooms={name: {**_settings(name), **self._room_settings} for name in _CAPS},
+            rooms={name: {**_settings(name), **self._room_settings} for name in CAPS},
             replicas=self._replicas,
             origin=ORIGIN,
             settings={**BY_DEFAULT, **self._settings},
             stamps=True,
             sockets=True,
-            locations="".join(gated(f"/{name}/", *lines, room=name) for name in _CAPS),
+            locations="".join(gated(f"/{name}/", *lines, room=name) for name in CAPS),
         )
         self.site = self._stack.enter_context(site)
         self._connect()
@@ -106,58 +88,22 @@ class Waitroom(QueueingSystem):
     def room(self, workload: str) -> Room | None:
         inside = int(self._redis.zcard(room_key(workload, "active")))
         waiting = int(self._redis.zcard(room_key(workload, "waiting")))
-        return Room(inside, waiting, _CAPS[workload])
-
-    def served(self, reply: Reply) -> str:
-        if is_site(reply):
-            return "site"
-        if reply.status == 202 and b"<html" in reply.body:
-            return "place" if "Set-Cookie" in reply.headers else "page"
-        if reply.status == 200 and b'"state":"waiting"' in reply.body:
-            return "status"
-        return f"status {reply.status}"
+        return Room(inside, waiting, CAPS[workload])
 
     def prepare(self, workload: str) -> Load | None:
         """Empty the room, so that all passes are new and no pass is due for renewal."""
         self._redis.delete(*room_keys(workload))
         return super().prepare(workload)
 
-    def _newcomers(self) -> Load:
-        return Load([visit("/newcomers/", "site")], joins=True)
+    def _admit(self, workload: str, number: int) -> list[Request]:
+        entered = self._enter(workload, number, QueueOutcome.ADMITTED)
+        return [visit(f"/{workload}/", "site", cookie=each) for each in _cookies(workload, entered)]
 
-    def _full(self) -> Load:
-        self._passes("full", 1)
-        return Load([visit("/full/", "place")], joins=True)
+    def _wait(self, workload: str, number: int) -> list[Request]:
+        return _polls(workload, self._enter(workload, number, QueueOutcome.WAITING))
 
-    def _flood(self) -> Load:
-        self._passes("flood", 1)
-        return Load([visit("/flood/", "page", "place")])
-
-    def _polls(self) -> Load:
-        self._passes("polls", 1)
-        return Load(self._polling("polls", WAITING), apart=True, distinct=True)
-
-    def _deep(self) -> Load:
-        self._passes("deep", DEEP_CAP)
-        requests = self._line("deep", DEEP, DEEP_POLLED)
-        return Load(
-            requests, apart=True, distinct=True, polls_per_minute=60 / self._advised(requests)
-        )
-
-    def _rush(self) -> Load:
-        return Load([visit("/rush/", "site", "place")], joins=True, count=True, connections=256)
-
-    def _passes(self, room: str, number: int) -> list[Request]:
-        entered = self._enter(room, number, QueueOutcome.ADMITTED)
-        return [visit(f"/{room}/", "site", cookie=each) for each in _cookies(room, entered)]
-
-    def _polling(self, room: str, number: int) -> list[Request]:
-        entered = self._enter(room, number, QueueOutcome.WAITING)
-        return [poll(f"/_waitroom/{room}/status", each) for each in _cookies(room, entered)]
-
-    def _line(self, room: str, number: int, polled: int) -> list[Request]:
-        """Write a queue of `number` visitors into Redis, which is faster than joining. Return the
-        polls of `polled` evenly spaced visitors."""
+    def _wait_in_line(self, workload: str, number: int, polled: int) -> list[Request]:
+        room = workload
         now_ms = StoreClock().now_ms()
         settings = RoomSettings(**_settings(room))
         due = now_ms + 1000 * (settings.claim_window - settings.heartbeat_timeout) + 0.5
@@ -168,16 +114,16 @@ class Waitroom(QueueingSystem):
             self._redis.zadd(room_key(room, "due"), dict.fromkeys(part, due))
         self._redis.hset(room_key(room, "stats"), "last_order", visitors[-1][1])
         tickets = [Ticket(v, order, now_ms, 0) for v, order in spread(visitors, polled)]
-        return [poll(f"/_waitroom/{room}/status", each) for each in _cookies(room, tickets)]
+        return _polls(room, tickets)
 
-    def _advised(self, requests: list[Request]) -> float:
-        """Return the mean time in seconds after which visitors should poll again."""
+    def _polls_per_minute(self, requests: list[Request]) -> float:
+        """Return the mean that responses to all over the queue advise."""
         connection = http.client.HTTPConnection("127.0.0.1", self.site.port, timeout=10)
         try:
             documents = [json.loads(fetch(connection, each).body) for each in spread(requests, 100)]
         finally:
             connection.close()
-        return statistics.fmean(each["refresh_after_seconds"] for each in documents)
+        return 60 / statistics.fmean(each["refresh_after_seconds"] for each in documents)
 
     def _enter(self, room: str, number: int, outcome: QueueOutcome) -> list[Ticket | Pass]:
         """Let newcomers join by the script of Waitroom. Return their tokens."""
@@ -186,6 +132,10 @@ class Waitroom(QueueingSystem):
             if standing.outcome is not outcome:
                 raise RuntimeError(f"{room}: {standing.outcome.name} instead of {outcome.name}")
         return [_token(visitor, standing) for visitor, standing in entered]
+
+
+def _polls(room: str, tokens: Sequence[Ticket | Pass]) -> list[Request]:
+    return [poll(f"/_waitroom/{room}/status", each) for each in _cookies(room, tokens)]
 
 
 def _cookies(room: str, tokens: Sequence[Ticket | Pass]) -> list[str]:
