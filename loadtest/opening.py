@@ -106,13 +106,7 @@ class Opening:
 def measure_reports(amount: Amount) -> Iterator[Report]:
     openings = Rounds[str, Opening](amount.rounds)
     for [name] in openings.turns([NAME]):
-        opening = uvloop.run(measure_opening(amount))
-        openings.add(name, opening)
-        print(
-            f"round {len(openings.loads)}: {opening.longest_ms:.1f} ms, all answered after "
-            f"{opening.answered_s:.1f} s (load {openings.loads[-1]:.1f})",
-            flush=True,
-        )
+        openings.add(name, uvloop.run(measure_opening(amount)))
     yield report(openings, amount)
 
 
@@ -264,7 +258,7 @@ async def _repeat(call: Callable[[], Awaitable[object]]) -> None:
 
 def report(openings: Rounds[str, Opening], amount: Amount) -> Report:
     made = openings.of(NAME)
-    problems = [problem for opening in made for problem in opening.problems]
+    problems = list(openings.problems)
     longest_ms = openings.median(NAME, "longest_ms")
     if longest_ms > GOAL_MS:
         problems.append(f"a script held Redis for {longest_ms:.1f} ms, more than {GOAL_MS}")

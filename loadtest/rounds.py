@@ -36,8 +36,14 @@ class Rounds(Generic[Case, Run]):
             yield [*items[first:], *items[:first]]
 
     def add(self, case: Case, run: Run) -> None:
-        """Add the run of a case in this round."""
+        """Add the run of a case in this round with its problems, and print its rate."""
         self.runs.setdefault(case, {})[len(self.loads) - 1] = run
+        name = ", ".join(map(str, case)) if isinstance(case, tuple) else str(case)
+        for problem in getattr(run, "problems", ()):
+            self.problems.append(f"{name}, round {len(self.loads)}: {problem}")
+        rate = getattr(run, "per_second", None)
+        ending = "" if rate is None else f"{rate:10,.0f}/s"
+        print(f"{len(self.loads)}/{self.number} {name:60}{ending}", flush=True)
 
     def of(self, case: Case) -> list[Run]:
         return list(self.runs.get(case, {}).values())

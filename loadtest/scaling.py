@@ -84,7 +84,7 @@ def measure(amount: Amount, replicas: int) -> Iterator[Step]:
                 site, USERS, amount.warm_up_s, amount.measured_s, mix=f"{journey}=1",
                 hosts="" if kind == THROUGH_NGINX else ",".join(site.edges),
             )  # fmt: skip
-            errors = [f"{kind}: {number} x {error}" for error, number in figures["errors"].items()]
+            errors = [f"{number} x {error}" for error, number in figures["errors"].items()]
             step = Step(kind, replicas, figures["requests_per_s"], cores, errors)
             print(f"{replicas} replicas, {kind}: {step.per_second:,.0f}/s", flush=True)
             yield step
@@ -122,6 +122,4 @@ def report(steps: Steps) -> Report:
         "us": us, "rate": rate, "costs_us": costs_us, "used_cores": used_cores,
         "modelled": modelled, "machines": MODEL_MACHINES, "model_cores": MODEL_CORES,
     }  # fmt: skip
-    made = (step for case in steps.runs for step in steps.of(case))
-    problems = [problem for step in made for problem in step.problems]
-    return Report("scaling", values, steps, problems=problems)
+    return Report("scaling", values, steps, problems=steps.problems)

@@ -121,21 +121,16 @@ def compare(amount: Amount) -> Runs:
 
 
 def _measure(runs: Runs, system: System, workload: Workload, seconds: int) -> None:
-    number = len(runs.loads)
-    where = f"{system.name}, {workload.name}, round {number}"
-    title = f"{number}/{runs.number} {workload.name:10}{system.name:9}"
     seconds = min(seconds, RUSH_SECONDS) if workload.is_rush else seconds
     try:
         run = measure(system, workload.name, warm_s=0 if workload.is_rush else 1, seconds=seconds)
     except _FAILURES as error:
-        runs.problems.append(f"{where}: {error!r}")
-        print(f"{title} LOST {error!r}", flush=True)
+        lost = f"{workload.name}, {system.name}, round {len(runs.loads)}: {error!r}"
+        runs.problems.append(lost)
+        print(f"LOST {lost}", flush=True)
         return
     if run is not None:
         runs.add((workload.name, system.name), run)
-        runs.problems += [f"{where}: {problem}" for problem in run.problems]
-        print(f"{title}{run.per_second:10,.0f}/s{run.cpu_per_1000():9.3f} CPU s per 1,000",
-              flush=True)  # fmt: skip
 
 
 def _start(stack: ExitStack) -> list[System]:

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from loadtest.machine import cpu_ns
+from loadtest.report import count
 from tests.support.processes import Process, wait_until
 from tests.support.site import ROOT, SECRET, SocketRedis
 
@@ -50,21 +51,20 @@ async def measure(python: str, seconds: float, poll_delay_s: float) -> list[Idle
             process = Process(command, log=redis.folder / "worker.log", cwd=ROOT)
             stack.enter_context(process)
             wait_until(lambda p=process: "running_jobs" in p.output, "a runner", 30)  # type: ignore[misc]
-            name = f"Waitroom, {number} target{'s' * (number != 1)}"
+            name = f"Waitroom, {count(number, 'target')}"
             workers.append((name, process, redis, counts))
         await asyncio.sleep(SETTLE_S)
         return await asyncio.gather(*(_measure_worker(*worker, seconds) for worker in workers))
 
 
 def _write_settings(redis: SocketRedis, targets: int) -> Path:
-    lines = [
-        f'store = "{redis.url}"', f'secret_keys = ["{SECRET}"]',
-        f'jobs = "sqlite:///{redis.folder}/jobs.db"',
-    ]  # fmt: skip
-    for number in range(targets):
-        lines += [f"[targets.t{number}]", 'url = "http://127.0.0.1:9/"']
+    text = (
+        f'store = "{redis.url}"\nsecret_keys = ["{SECRET}"]\n'
+        f'jobs = "sqlite:///{redis.folder}/jobs.db"\n'
+    )
+    text += "".join(f'[targets.t{n}]\nurl = "http://127.0.0.1:9/"\n' for n in range(targets))
     file = redis.folder / "waitroom.toml"
-    file.write_text("\n".join(lines) + "\n")
+    file.write_text(text)
     return file
 
 
@@ -91,16 +91,15 @@ async def _count_commands(redis: SocketRedis, seconds: float) -> int:
     reader, writer = await asyncio.open_unix_connection(str(redis.socket))
     writer.write(b"MONITOR\r\n")
     await reader.readline()
-    count = 0
+    number = 0
     try:
         async with asyncio.timeout(seconds):
             while line := await reader.readline():
-                count += b" lua]" not in line
+                number += b" lua]" not in line
     except TimeoutError:
-        return count
-    finally:
-        writer.close()
-    return count
+        pass
+    writer.close()
+    return number
 
 
 def read_versions(python: str) -> dict[str, str]:

@@ -19,11 +19,13 @@ from loadtest.amount import option
 from loadtest.jobs import idle
 from loadtest.jobs.idle import OWN_DELAY_S, Idle
 from loadtest.jobs.systems import CONCURRENCY, LIST_LENGTH, Arq, System, Waitroom, install_arq
-from loadtest.jobs.target import Bell, Counter, CountingNginx
+from loadtest.jobs.target import Counter, CountingNginx
 from loadtest.machine import cpu_ns
 from loadtest.report import Report, Target, render
 from loadtest.rounds import Rounds
 from tests.support.site import SocketRedis
+from tests.support.target import Target as SingleTarget
+from tests.support.target import run_target
 
 #: How many callers submit at the same time.
 CALLERS = (16, 64)
@@ -98,11 +100,6 @@ class Figures:
     poll_delay_s: float = OWN_DELAY_S
     versions: dict[str, str] = field(default_factory=dict)
 
-    def add(self, what: str, system: System, rate: Rate) -> None:
-        self.rates.add((what, system.name), rate)
-        print(f"{len(self.rates.loads)}/{self.rates.number} {system.name:22}{what:12}"
-              f"{rate.per_second:10,.0f}/s", flush=True)  # fmt: skip
-
 
 def measure_reports(amount: Amount) -> Iterator[Report]:
     yield report(uvloop.run(measure(amount)))
@@ -116,8 +113,8 @@ async def measure(amount: Amount) -> Figures:
         redis = stack.enter_context(SocketRedis())
         target = stack.enter_context(CountingNginx())
         counter = await stack.enter_async_context(target.counter())
-        bell = await stack.enter_async_context(Bell().open())
-        urls = {"url": target.url, "bell": bell.url}
+        single = stack.enter_context(run_target(redis.folder))
+        urls = {"url": target.url, "bell": f"{single.url}ok"}
         arq = Arq(python, redis.url, redis.folder, poll_delay=OWN_DELAY_S, **urls)
         systems: list[System] = [await stack.enter_async_context(arq)]
         for kind in ("sqlite", "postgresql"):
@@ -126,7 +123,7 @@ async def measure(amount: Amount) -> Figures:
             address = f"{redis.url}?db={len(systems)}"
             waitroom = Waitroom(address, database, **urls)
             systems.append(await stack.enter_async_context(waitroom))
-        measurement = _Measurement(figures, counter, bell, redis.pid)
+        measurement = _Measurement(figures, counter, single, redis.pid)
         arq.poll_delay = await measurement.find_fastest_delay(arq, quick=amount != WHOLE)
         figures.poll_delay_s = arq.poll_delay
         figures.systems = [system.name for system in systems]
@@ -143,9 +140,11 @@ async def measure(amount: Amount) -> Figures:
 
 
 class _Measurement:
-    def __init__(self, figures: Figures, counter: Counter, bell: Bell, redis: int) -> None:
+    def __init__(
+        self, figures: Figures, counter: Counter, single: SingleTarget, redis: int
+    ) -> None:
         self._figures, self._amount = figures, figures.amount
-        self._counter, self._bell, self._redis = counter, bell, redis
+        self._counter, self._single, self._redis = counter, single, redis
 
     async def measure_round(self, system: System) -> None:
         await system.count_done()
@@ -159,14 +158,16 @@ class _Measurement:
             began_s, cpu = time.monotonic(), self._read_cpu(system)
             first, last = await submit()
             assert first >= began_s
-            self._figures.add(what, system, _rate(jobs, last - first, cpu, self._read_cpu(system)))
+            self._figures.rates.add(
+                (what, system.name), _rate(jobs, last - first, cpu, self._read_cpu(system))
+            )
         queued = jobs * len(submissions)
         async with self.working(system):
-            self._figures.add("execute", system, await self._execute(system, queued))
+            self._figures.rates.add(("execute", system.name), await self._execute(system, queued))
             await self.run_single_jobs(system, "watched")
             if isinstance(system, Waitroom):
                 await self.run_single_jobs(system, "reported")
-            self._figures.add("both", system, await self._submit_and_execute(system))
+            self._figures.rates.add(("both", system.name), await self._submit_and_execute(system))
         done = await system.count_done()
         expected = queued + jobs
         expected += self._amount.singles * (1 + isinstance(system, Waitroom))
@@ -236,7 +237,13 @@ class _Measurement:
         for _ in range(self._amount.singles):
             await asyncio.sleep(PAUSE_S)
             began, ended = await system.run_job(is_watched=way == "watched")
-            singles.append(Single(1000 * (self._bell.rung_s - began), 1000 * (ended - began)))
+            while (called := self._read_last_call()) < began:  # noqa: ASYNC110 - in a file
+                await asyncio.sleep(COUNT_S)
+            singles.append(Single(1000 * (called - began), 1000 * (ended - began)))
+
+    def _read_last_call(self) -> float:
+        """Return when the target of single jobs was called last, by the monotonic clock."""
+        return max((call["began_ns"] / 1e9 for call in self._single.calls()), default=0.0)
 
     def _read_cpu(self, system: System) -> dict[str, int]:
         """Return the CPU time by kind of process, in ns."""

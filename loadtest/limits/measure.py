@@ -118,8 +118,6 @@ async def measure(amount: Amount) -> Figures:
                 run = await _measure(case, server, amount)
                 runs.add(case, run)
                 runs.problems += _problems(case, run)
-                print(f"{len(runs.loads)}/{amount.rounds} {case.calls} {case.name:60}"
-                      f"{run.per_second:10,.0f}/s {run.redis_us:6.1f} µs", flush=True)  # fmt: skip
             for name, ask in ways.items():
                 figures.singles.setdefault(name, []).extend(
                     [await _one(ask, server) for _ in range(amount.singles)]

@@ -5,8 +5,9 @@ import re
 
 from loadtest.databases import open_database
 from loadtest.jobs.systems import Waitroom
-from loadtest.jobs.target import Bell, CountingNginx
+from loadtest.jobs.target import CountingNginx
 from tests.support.site import ROOT, SocketRedis
+from tests.support.target import run_target
 
 
 def test_arq_has_what_we_have_but_for_redis():
@@ -21,13 +22,17 @@ def test_arq_has_what_we_have_but_for_redis():
     assert {name for name in theirs if theirs[name] != ours.get(name)} == {"arq", "redis", "PyJWT"}
 
 
-async def test_a_few_jobs_for_real():
+async def test_a_few_jobs_for_real(tmp_path):
     """They are submitted by several callers, called once each, and done; one alone is seen."""
-    with SocketRedis() as redis, CountingNginx() as target, open_database("sqlite") as database:
+    with (
+        SocketRedis() as redis,
+        CountingNginx() as target,
+        open_database("sqlite") as database,
+        run_target(tmp_path) as single,
+    ):
         async with (
-            Bell().open() as bell,
             target.counter() as counter,
-            Waitroom(redis.url, database, url=target.url, bell=bell.url) as system,
+            Waitroom(redis.url, database, url=target.url, bell=f"{single.url}ok") as system,
         ):
             for submitting in (system.submit(7, 4), system.submit_list(5)):
                 first, last = await submitting
@@ -36,7 +41,8 @@ async def test_a_few_jobs_for_real():
             assert await counter.count_calls() == 0
             system.start_worker()
             began, ended = await system.run_job(is_watched=True)
-            assert began < bell.rung_s < ended
+            [call] = single.calls()
+            assert began < call["began_ns"] / 1e9 < ended
             while await counter.count_calls() < 12:
                 await asyncio.sleep(0.02)
             done = 0
