@@ -26,7 +26,7 @@ from loadtest.bench.systems import in_memory
 from loadtest.bench.waitroom import Waitroom
 from loadtest.generator import Generator
 from loadtest.machine import cpu_ns
-from loadtest.report import OLD, OURS, PLAIN, Report, Target, new_figure
+from loadtest.report import OLD, OURS, PLAIN, Report, Target, draw_bars, new_figure
 from loadtest.rounds import Rounds
 from tests.support.processes import free_port
 from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, ROOT, TO_ORIGIN, Site, gated
@@ -48,6 +48,7 @@ ALIKE = 0.95
 #: How near is near enough, and the time at the end that shows the halved shop, in seconds.
 NEAR, TAIL_S = 0.15, 60
 DATAGRAMS = 20_000
+_COLOURS = {"fixed cap": PLAIN, "adaptive": OURS}
 REPORT = b"<190>Nov 27 10:00:00 waitroom: kept|25|200|0.120|0.121|200"
 
 
@@ -155,12 +156,12 @@ def _health() -> tuple[str, str]:
 def measure_reports(amount: Amount) -> Iterator[Report]:
     costs = measure_costs(amount.rounds)
     fixed = find_best(amount) if not amount.best else {amount.best: run_fixed(amount, amount.best)}
-    best = _best(amount, fixed)
+    best = max(fixed, key=lambda cap: _goodput(amount, fixed[cap]))
     for cap in (best // WRONG, best * WRONG):
         fixed[cap] = run_fixed(amount, cap)
     adaptive = {"mode": "on", "p90": TARGET_S, "max_errors": MAX_ERRORS, "min": LEAST}
     run = run_room(best * WRONG, amount.end_s, json.dumps(adaptive), amount.halved_s)
-    yield report(amount, fixed, run, costs)
+    yield report(amount, best, fixed, run, costs)
 
 
 def run_fixed(amount: Amount, cap: int) -> Run:
@@ -172,10 +173,6 @@ def run_fixed(amount: Amount, cap: int) -> Run:
 
 def _goodput(amount: Amount, run: Run) -> float:
     return run.goodput(amount.settle_s, amount.settle_s + amount.fixed_s)
-
-
-def _best(amount: Amount, fixed: dict[int, Run]) -> int:
-    return max(fixed, key=lambda cap: _goodput(amount, fixed[cap]))
 
 
 def find_best(amount: Amount) -> dict[int, Run]:
@@ -275,19 +272,20 @@ def _measure_report(site: Site, address: str) -> float:
 # The report ---------------------------------------------------------------------------------------
 
 
-def report(amount: Amount, fixed: dict[int, Run], run: Run, costs: Costs) -> Report:
-    best, halved = _best(amount, fixed), amount.halved_s
-    settled = halved - amount.settled_s
+def report(amount: Amount, best: int, fixed: dict[int, Run], run: Run, costs: Costs) -> Report:
+    halved, settled = amount.halved_s, amount.halved_s - amount.settled_s
     spans = {
         **{f"cap {cap}": (fixed[cap], amount.settle_s, amount.fixed_s) for cap in sorted(fixed)},
         "adaptive, settled": (run, settled, amount.settled_s),
         "adaptive, half of the threads": (run, amount.end_s - TAIL_S, TAIL_S),
     }
+    modes = {"too low": best // WRONG, "best": best, "too high": best * WRONG}
     goodputs = {
-        f"{what}\ncap {cap}": _goodput(amount, fixed[cap])
-        for what, cap in (("too low", best // WRONG), ("best", best), ("too high", best * WRONG))
+        f"cap {cap}, {what}": {"fixed cap": _goodput(amount, fixed[cap])}
+        for what, cap in modes.items()
     }
-    goodputs[f"adaptive\n{run.inside(settled, halved):.0f} inside"] = run.goodput(settled, halved)
+    name = f"adaptive, {run.inside(settled, halved):.0f} inside"
+    goodputs[name] = {"adaptive": run.goodput(settled, halved)}
     least = ALIKE * _goodput(amount, fixed[best])
     changes = [
         each
@@ -303,8 +301,9 @@ def report(amount: Amount, fixed: dict[int, Run], run: Run, costs: Costs) -> Rep
     }  # fmt: skip
     problems = [problem for each in (*fixed.values(), run) for problem in each.problems]
     files: dict[str, Figure | str] = {
-        "adaptive.svg": _draw_run(amount, best, run), "adaptive-modes.svg": _draw_modes(goodputs)
-    }  # fmt: skip
+        "adaptive.svg": _draw_run(amount, best, run),
+        "adaptive-modes.svg": draw_bars(goodputs, _COLOURS, "good pages/s", ".1f"),
+    }
     figures = {"fixed": fixed, "adaptive": run, "costs": costs}
     goals = _goals(amount, best, fixed[best], run)
     return Report("adaptive", values, figures, files, problems, goals)
@@ -363,13 +362,4 @@ def _draw_run(amount: Amount, best: int, run: Run) -> Figure:
         axes.axvline(amount.halved_s / 60, color=OLD, linestyle=":", label="half of the threads")
         axes.set_ylim(bottom=0)
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4)
-    return figure
-
-
-def _draw_modes(goodputs: dict[str, float]) -> Figure:
-    figure = new_figure(8, 3)
-    axes = figure.subplots()
-    bars = axes.bar(list(goodputs), list(goodputs.values()), color=[PLAIN] * 3 + [OURS], width=0.6)
-    axes.bar_label(bars, fmt="%.1f")
-    axes.set_ylabel("good pages/s")
     return figure

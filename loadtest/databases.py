@@ -2,13 +2,13 @@
 
 import re
 import sqlite3
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
+from loadtest.machine import read_version
 from tests.support.databases import Mariadb, Postgresql, Sqlite
 
 Database: TypeAlias = Sqlite | Mariadb | Postgresql
@@ -55,16 +55,12 @@ def size_mb(folder: Path) -> float:
     return sum(512 * file.st_blocks for file in files) / 1e6
 
 
-def versions() -> list[str]:
+def versions() -> str:
     """Return the databases' names with their versions."""
-    return [
-        f"MariaDB {_version('mariadb')}",
-        f"PostgreSQL {_version('psql')}",
-        f"SQLite {sqlite3.sqlite_version}",
-    ]
-
-
-def _version(program: str) -> str:
-    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
-    match = re.search(r"\d+\.\d+\.\d+|\d+\.\d+", done.stdout.partition("Distrib")[2] or done.stdout)
-    return match[0] if match else "unknown"
+    mariadb, postgresql = (
+        re.search(r"\d+\.\d+(\.\d+)?", read_version(program, "--version").rpartition("Distrib")[2])
+        for program in ("mariadb", "psql")
+    )
+    found = {"MariaDB": mariadb, "PostgreSQL": postgresql}
+    names = [f"{name} {version[0] if version else 'unknown'}" for name, version in found.items()]
+    return ", ".join([*names, f"SQLite {sqlite3.sqlite_version}"])

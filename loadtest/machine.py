@@ -14,8 +14,8 @@ def describe() -> str:
     """Return the hardware, the system, and the versions of Python, nginx and Redis."""
     cpu = _field("/proc/cpuinfo", "model name") or platform.machine()
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    nginx = _version("nginx", "-v").rpartition("/")[2]
-    redis = _version("redis-server", "--version").partition("v=")[2].partition(" ")[0]
+    nginx = read_version("nginx", "-v").rpartition("/")[2]
+    redis = read_version("redis-server", "--version").partition("v=")[2].partition(" ")[0]
     return (
         f"{cpu}, {os.cpu_count()} cores, {round(memory_gib, 1):g} GiB; "
         f"{platform.system()} {platform.release().split('-')[0]}; "
@@ -97,7 +97,8 @@ def _field(path: str, name: str) -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")
 
 
-def _version(program: str, option: str) -> str:
+def read_version(program: str, option: str) -> str:
+    """Return the first line of what a program prints about its version."""
     path = f"{os.environ.get('PATH', '')}:/usr/sbin"
     try:
         done = subprocess.run(

@@ -8,7 +8,7 @@ Charts are SVG: the same bytes for the same figures, legible on any background.
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
@@ -21,6 +21,7 @@ mpl.use("svg")
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from pydantic_core import to_json
 
 from loadtest.machine import describe
@@ -113,6 +114,39 @@ def new_figure(width: float = 8, height: float = 4) -> Figure:
     """Return an empty figure in our style; inches."""
     mpl.rcParams.update(_STYLE)
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def draw_bars(
+    rows: Mapping[str, Mapping[str, float]], colours: Mapping[str, str], what: str, form: str
+) -> Figure:
+    """Draw a horizontal bar for each row, of one or several parts, the first row at the top.
+
+    Args:
+        rows: The values of the parts by the name of the row.
+        colours: The colour of each part.
+        what: The label of the axis.
+        form: The format of the sums at the ends of the bars, such as ".2f".
+    """
+    figure = new_figure(9, 0.25 * len(rows) + 1)
+    # The width of the names differs between machines.
+    figure.set_layout_engine("constrained", w_pad=0.1)
+    axes = figure.subplots()
+    for place, parts in enumerate(rows.values()):
+        left = 0.0
+        for part, value in parts.items():
+            axes.barh(place, value, 0.85, left=left, color=colours[part])
+            left += value
+        axes.text(left, place, f" {left:{form}}", va="center", fontsize=7)
+    axes.set_yticks(range(len(rows)), list(rows), fontsize=8)
+    axes.tick_params(axis="y", length=0)
+    axes.invert_yaxis()
+    axes.grid(visible=True, axis="x")
+    axes.grid(visible=False, axis="y")
+    axes.margins(x=0.08)
+    axes.set_xlabel(what)
+    handles = [Patch(color=colour, label=part) for part, colour in colours.items()]
+    figure.legend(handles=handles, loc="outside upper right", ncols=len(handles))
+    return figure
 
 
 def count(number: int, what: str) -> str:

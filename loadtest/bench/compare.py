@@ -17,17 +17,16 @@ from typing import Any
 
 import uvloop
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 from loadtest.amount import option
 from loadtest.bench import scale
 from loadtest.bench.lua import Lua
-from loadtest.bench.runs import KINDS, NAMES, MeasurementError, Runs, System, measure
+from loadtest.bench.runs import NAMES, MeasurementError, Runs, System, measure
 from loadtest.bench.systems import Bare, Plain, in_memory
 from loadtest.bench.targets import targets
 from loadtest.bench.waitroom import Waitroom
 from loadtest.jobs import measure as jobs
-from loadtest.report import OLD, OURS, PLAIN, Report, Target, count, new_figure
+from loadtest.report import OLD, OURS, PLAIN, Report, Target, count, draw_bars
 from sidecar.kit.errors import StoreError
 
 
@@ -45,7 +44,7 @@ class Workload:
 _FILE = tomllib.loads(Path(__file__).with_name("workloads.toml").read_text())
 WORKLOADS = [Workload(**each) for each in _FILE["workloads"]]
 _STEADY = [each for each in WORKLOADS if not each.is_rush]
-_COLOURS = {"plain": PLAIN, "bare": "#adb5bd", "waitroom": OURS, "lua": OLD}
+_COLOURS = dict(zip(NAMES.values(), (PLAIN, "#adb5bd", OURS, OLD), strict=True))
 _KIND_COLOURS = {
     "nginx": "#0b7285", "replicas": "#66b2c2", "redis": "#e8590c", "origin": "#ced4da",
 }  # fmt: skip
@@ -156,65 +155,28 @@ def report(  # noqa: PLR0913 - what a report is made of
         "how": how, "missed": missed, "runs": runs, "workloads": WORKLOADS, "sections": sections
     }  # fmt: skip
     files: dict[str, Figure | str] = {
-        "bench-throughput.svg": draw_throughput(runs), "bench-cpu.svg": draw_cpu(runs), **charts
+        "bench-throughput.svg": _draw_throughput(runs), "bench-cpu.svg": _draw_cpu(runs), **charts
     }  # fmt: skip
     return Report("bench", values, data, files, runs.problems, rows)
 
 
-def draw_throughput(runs: Runs) -> Figure:
+def _draw_throughput(runs: Runs) -> Figure:
     """Draw requests, arrivals or polls a second, by workload and system."""
-    figure = new_figure(11, 4.2)
-    axes = figure.subplots()
-    found = [
-        {case[1]: runs.median(case, "per_second") for case in runs.cases(w.name)} for w in _STEADY
-    ]
-    width = 0.8 / max(1, *map(len, found))
-    top = max((value for of in found for value in of.values()), default=1)
-    for system in (name for name in NAMES if any(name in of for of in found)):
-        bars = axes.bar(
-            [i + (list(of).index(system) - (len(of) - 1) / 2) * width
-             for i, of in enumerate(found) if system in of],
-            values := [of[system] for of in found if system in of], width * 0.92,
-            color=_COLOURS[system], label=NAMES[system],
-        )  # fmt: skip
-        labels = [f"{value / 1000:.1f}k" for value in values]
-        axes.bar_label(bars, labels=labels, fontsize=7, padding=1)
-    axes.set_xticks(range(len(_STEADY)), [w.title.replace(", ", ",\n") for w in _STEADY])
-    axes.tick_params(axis="x", length=0)
-    axes.set_ylim(0, top * 1.12)
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    axes.set_ylabel("per second")
-    axes.set_title("Throughput (more is better)", loc="left", fontweight="bold")
-    figure.legend(loc="outside upper right", ncols=4)
-    return figure
+    rows = {
+        f"{workload.title} · {system}": {system: runs.median(case, "per_second")}
+        for workload in _STEADY
+        for case, system in runs.cases(workload.name).items()
+    }
+    return draw_bars(rows, _COLOURS, "per second (more is better)", ",.0f")
 
 
-def draw_cpu(runs: Runs) -> Figure:
+def _draw_cpu(runs: Runs) -> Figure:
     """Draw CPU per 1,000, by kind of process."""
-    figure = new_figure(9, 5.2)
-    # The width of the names differs between machines.
-    figure.set_layout_engine("constrained", w_pad=0.1)
-    axes = figure.subplots()
-    places, names, place = [], [], 0.0
-    for workload in _STEADY:
-        for case, system in runs.cases(workload.name).items():
-            left = 0.0
-            for kind, value in runs.cpu_by_kind(case).items():
-                axes.barh(place, value or 0, 0.85, left=left, color=_KIND_COLOURS[kind])
-                left += value or 0
-            axes.text(left, place, f" {left:.2f}", va="center", fontsize=7)
-            places.append(place)
-            names.append(f"{workload.title} · {system}")
-            place += 1
-        place += 0.6
-    axes.set_yticks(places, names, fontsize=8)
-    axes.tick_params(axis="y", length=0)
-    axes.invert_yaxis()
-    axes.grid(visible=True, axis="x")
-    axes.grid(visible=False, axis="y")
-    axes.margins(x=0.08)
-    axes.set_xlabel("CPU seconds per 1,000")
-    axes.set_title("Where the time goes (less is better)", loc="left", fontweight="bold")
-    handles = [Patch(color=_KIND_COLOURS[kind]) for kind in KINDS]
-    figure.legend(handles, [*KINDS[:3], "site"], loc="outside upper right", ncols=4)
-    return figure
+    rows = {
+        f"{workload.title} · {system}": {
+            kind: value for kind, value in runs.cpu_by_kind(case).items() if value is not None
+        }
+        for workload in _STEADY
+        for case, system in runs.cases(workload.name).items()
+    }
+    return draw_bars(rows, _KIND_COLOURS, "CPU seconds per 1,000 (less is better)", ".2f")

@@ -305,7 +305,7 @@ def _measure_recorder(result: Result, mariadb: Mariadb, redis: SocketRedis) -> N
 def report(result: Result) -> Report:
     values = {
         "result": result, "amount": result.amount, "days": DAYS, "settings": SETTINGS[0],
-        "versions": ", ".join(versions()), "statements": _format_statements(result),
+        "versions": versions(), "statements": _format_statements(result),
         "names": {"sqlite": "SQLite", "mariadb": "MariaDB", "postgresql": "PostgreSQL"},
     }  # fmt: skip
     return Report("history", values, result, problems=result.problems())

@@ -21,7 +21,7 @@ from loadtest.limits import cases, race
 from loadtest.limits.cases import LIST, PAIRS, TASKS, Case
 from loadtest.limits.race import Race
 from loadtest.redis_server import Server, redis_server
-from loadtest.report import OURS, PLAIN, Report, Target, count, new_figure
+from loadtest.report import OURS, PLAIN, Report, Target, count, draw_bars
 from loadtest.rounds import Rounds
 from sidecar.limits.model import Call
 from sidecar.limits.store import LimitStore
@@ -196,25 +196,17 @@ def report(figures: Figures) -> Report:
         "amount": figures.amount, "runs": figures.runs, "singles": figures.singles,
         "races": figures.races, "race": race, "compared": compared, "version": version("limits"),
     }  # fmt: skip
-    files: dict[str, Figure | str] = {"limits.svg": _chart(figures.runs)}
+    files: dict[str, Figure | str] = {"limits.svg": _draw(figures.runs)}
     return Report("limits", values, figures, files, figures.runs.problems, [target])
 
 
-def _chart(runs: Rounds[Case, Run]) -> Figure:
+def _draw(runs: Rounds[Case, Run]) -> Figure:
     """Draw the calls that are let through, the slowest at the bottom."""
-    granted = [case for case in runs.runs if case.calls == "granted"]
-    pairs = sorted((runs.median(case, "per_second"), case.name) for case in granted)
-    figure = new_figure(9, 0.28 * len(pairs) + 1)
-    axes = figure.subplots()
-    bars = axes.barh(
-        [name for _, name in pairs],
-        [rate for rate, _ in pairs],
-        color=[OURS if name.startswith("Waitroom") else PLAIN for _, name in pairs],
-    )
-    axes.bar_label(bars, fmt="{:,.0f}", padding=3, fontsize=8)
-    axes.grid(axis="y", visible=False)
-    axes.grid(axis="x", visible=True)
-    axes.tick_params(axis="y", labelsize=8)
-    axes.set(xlabel=f"decisions a second, {len(cases.KEYS['granted']):,} keys, all let through")
-    axes.margins(x=0.1)
-    return figure
+    rates: dict[str, dict[str, float]] = {
+        case.name: {case.system: runs.median(case, "per_second")}
+        for case in runs.runs
+        if case.calls == "granted"
+    }
+    rows = dict(sorted(rates.items(), key=lambda row: -sum(row[1].values())))
+    what = f"decisions a second, {len(cases.KEYS['granted']):,} keys, all let through"
+    return draw_bars(rows, {"Waitroom": OURS, "limits": PLAIN}, what, ",.0f")

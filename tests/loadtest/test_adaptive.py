@@ -59,7 +59,7 @@ def test_the_report_judges_the_goals(inside, taken_s, after_s, reached):
     costs = Costs(1, loads=[0.1])
     for name, us in ((WITHOUT, 40.0), (WITH, 44.0), (REPORTED, 20.0)):
         costs.add(name, us)
-    made = report(WHOLE, fixed, run, costs)
+    made = report(WHOLE, 100, fixed, run, costs)
     assert [goal.is_reached for goal in made.targets] == reached
     text = " ".join(made.text().split())
     assert text.count("**Not reached:") == reached.count(False)
