@@ -35,7 +35,7 @@ _PLACEHOLDER_SECRETS = {
     help="Do not require secret_keys and admin_token, for example in CI.",
 )
 def check_config(path: str | None, *, as_json: bool, no_secrets: bool) -> None:
-    """Print every problem in the configuration, by line.
+    """Print every problem in the configuration, with its line.
 
     Exit 1 if there is a problem. Warnings do not change the exit code. They name settings that are
     valid but probably wrong, and settings in the file that a running replica has not yet read.

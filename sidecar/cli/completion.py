@@ -18,7 +18,7 @@ _INSTALL_COMMANDS = {
 @click.argument("shell", type=click.Choice(list(_INSTALL_COMMANDS)), required=False)
 @click.pass_context
 def completion(context: click.Context, shell: str | None) -> None:
-    """Print a completion script for SHELL (default: the shell that you use)."""
+    """Print a completion script for SHELL (default: your shell)."""
     name = shell or Path(os.environ.get("SHELL", "")).name
     shell_class = get_completion_class(name) if name in _INSTALL_COMMANDS else None
     if shell_class is None:

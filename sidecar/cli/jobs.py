@@ -67,7 +67,7 @@ def jobs() -> None:
     metavar="NAME",
     help="The job's class: that of --grant, or any class if the token has the scope classes.",
 )
-@click.option("--grant", metavar="TEXT", help="A grant for the class, as waitroom grant prints it.")
+@click.option("--grant", metavar="TEXT", help="A grant for the class, printed by waitroom grant.")
 @click.option(
     "--key",
     "idempotency_key",
@@ -246,7 +246,7 @@ def _filter_options(*, ended: bool | None = None) -> Callable[[Any], Any]:
             "--from",
             "from",
             metavar="TIME",
-            help="Select only jobs submitted since 2026-11-27T18:00Z, or since 24h ago.",
+            help="Select jobs submitted since TIME: 2026-11-27T18:00Z, or 24h for 24 hours ago.",
         ),
         click.option("--to", metavar="TIME", help="Select only jobs submitted before this time."),
     )
@@ -292,8 +292,8 @@ def cancel(client: Client, /, ids: tuple[str, ...], **options: Any) -> None:
 
 @_bulk_command(ended=True)
 def retry(client: Client, /, ids: tuple[str, ...], **options: Any) -> None:
-    """Retry jobs that have ended. Select jobs in any final state by their ids, or select jobs by
-    options; options without --state select only failed and expired jobs. The jobs join the end of
+    """Retry jobs that have ended. Select jobs by their ids, in any final state, or by
+    options; without --state, options select only failed and expired jobs. The jobs join the end of
     the queue, and their results are deleted."""
     _change_jobs(client, client.jobs.retry, _print_state, ids, options)
 
@@ -374,7 +374,7 @@ def _print_jobs(document: dict[str, Any]) -> None:
 @_filter_options()
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
 def list_jobs(client: Client, /, limit: int, **filters: str | None) -> Any:
-    """List jobs, newest first. A service token lists only the jobs that it submitted."""
+    """List jobs, newest first. With a service token, only its own jobs are listed."""
     return read_pages(client, "/v1/jobs", "jobs", limit=limit, **_build_query(filters))
 
 
@@ -386,7 +386,7 @@ def _print_reasons(document: dict[str, Any]) -> None:
 @jobs.reply_command(_print_reasons)
 @_filter_options()
 def reasons(client: Client, /, **filters: str | None) -> Any:
-    """Group the newest 1,000 matching failed jobs by reason, the most frequent reason first."""
+    """Group failed jobs by reason, most frequent first, among the newest 1,000 that match."""
     return client.request("GET", "/v1/jobs/bulk/reasons", query=_build_query(filters))
 
 

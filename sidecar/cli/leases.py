@@ -108,7 +108,7 @@ def release(client: Client, template: str, resource: str, holder: str | None) ->
     "--wait",
     callback=read_duration,
     metavar="DURATION",
-    help="The longest time to wait, such as 30s; with 0s, do not wait (default: no limit).",
+    help="How long to wait at most, such as 30s; 0s means not at all (default: no limit).",
 )
 @click.option("--holder", default="", metavar="NAME", help="The holder's name (default: a new id).")
 @click.option(

@@ -44,7 +44,7 @@ def _check_listen(_context: click.Context, _parameter: click.Parameter, value: s
     default=30.0,
     show_default=True,
     type=click.FloatRange(0, 3600),
-    help="Seconds that calls in progress have to finish when the process stops.",
+    help="Seconds for calls in progress to finish when the process stops.",
 )
 @click.option(
     "--listen",
@@ -54,7 +54,7 @@ def _check_listen(_context: click.Context, _parameter: click.Parameter, value: s
     help="Serve /healthz and /metrics at this address (default: disabled).",
 )
 def run_jobs(path: str | None, max_calls: int, grace: float, listen: str) -> None:
-    """Run a worker, which makes the calls of jobs. You can run many workers, on any machines."""
+    """Run a worker, which makes the calls of jobs. Workers can run on any number of machines."""
     import uvloop  # noqa: PLC0415
 
     from sidecar.app.log import start_logging  # noqa: PLC0415

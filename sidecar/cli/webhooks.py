@@ -93,7 +93,7 @@ def _print_resent(document: dict[str, Any]) -> None:
 @click.argument("ids", nargs=-1, metavar="[ID…]")
 @click.option("--failed", is_flag=True, help="Resend all failed messages.")
 def resend(client: Client, name: str, ids: tuple[str, ...], *, failed: bool) -> Any:
-    """Resend messages, by their ids or all that failed. Each is sent once, with the same id."""
+    """Resend messages by id, or all failed messages. Each is sent once, with the same id."""
     if failed == bool(ids):
         raise click.UsageError("name messages by their ids, or say --failed")
     if failed:

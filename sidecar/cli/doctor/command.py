@@ -16,9 +16,9 @@ from sidecar.cli.output import JSON, add_colour
 @click.command()
 @CONFIG
 @click.argument("url", required=False)
-@click.option("--room", metavar="NAME", help="The room's name, if it is not in the page.")
-@click.option("--ops-port", default=8401, show_default=True, help="A port that must be closed.")
-@click.option("--edge-port", default=8400, show_default=True, help="A port that must be closed.")
+@click.option("--room", metavar="NAME", help="The room's name, if the page does not name it.")
+@click.option("--ops-port", default=8401, show_default=True, help="Report if this port is open.")
+@click.option("--edge-port", default=8400, show_default=True, help="Report if this port is open.")
 @click.option("--insecure", is_flag=True, help="Accept any TLS certificate.")
 @click.option("--timeout", "timeout_s", default=10.0, show_default=True, help="Seconds to wait.")
 @JSON

@@ -48,7 +48,7 @@ def export_room(options: ReplicaOptions, room: str, output: str) -> None:
     """Write a room's queue, sessions and run-time settings to a file.
 
     The room keeps running. To move it to another Redis, set queue_all=true first, so that no
-    visitor is called in both.
+    visitor is called by both.
     """
     has_progress = output != "-" or not sys.stdout.isatty()
     with (

@@ -94,7 +94,7 @@ class Poll:
 def watch(
     options: ReplicaOptions, names: tuple[str, ...], every: float, times: int | None, as_json: bool
 ) -> None:
-    """Watch rooms and their sub-queues: the rooms that you name, or all.
+    """Watch rooms and their sub-queues: the rooms that you name, or all rooms.
 
     On a terminal, figures are updated in place; otherwise, each room gets a line per interval.
     Rates cover the last minute and curves the last five, or less if the command has just started.

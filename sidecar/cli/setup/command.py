@@ -165,7 +165,7 @@ def with_destination(command: Callable[..., None]) -> Any:
     question="How many visitors may be inside at the same time",
     required=True,
     type=click.IntRange(0, 10_000_000),
-    help="The room's cap: the most visitors that may be inside at a time.",
+    help="The cap: the maximum number of visitors inside the room at a time.",
 )
 @click.option(
     "--redis",
