@@ -56,8 +56,8 @@ REPLICA = Section(
     "The replica",
     Settings,
     """\
-They are at the top of the file, before the first table. The variable of `store` is
-`WAITROOM_STORE`, and so on. To apply a change, restart the replica; for `log_level` and
+These settings are at the top of the file, before the first table. The environment variable of
+`store` is `WAITROOM_STORE`, and so on. To apply a change, restart the replica; for `log_level` and
 `log_format`, a reload is enough.""",
     last=(*HistorySection.model_fields, "demo"),
     lines="""
@@ -182,8 +182,8 @@ CLASS = Section(
     "A class",
     VisitorClass,
     """\
-What visitors of a class get: [who is next](who-is-next.md). `waitroom grant` makes the links that
-give a class. A class may be empty: then you can tell its visitors apart in the
+What the visitors of a class get; see [who is next](who-is-next.md). `waitroom grant` makes the
+links that give a class. A class may be empty: you can then tell its visitors apart in the
 [history](history.md).
 
 ```toml
@@ -203,7 +203,7 @@ LINE = Section(
     "A line",
     SubQueueSettings,
     """\
-One sub-queue of a room. Here members get three of ten calls while visitors wait in both.
+One sub-queue of a room. Here, members get three in ten calls while both have waiting visitors.
 
 ```toml
 [[rooms.shop.lines]]
@@ -229,7 +229,7 @@ LINK = Section(
     "A link",
     Link,
     """\
-One link below the waiting page.
+One link at the bottom of the waiting page.
 
 ```toml
 [[rooms.shop.footer]]
@@ -268,8 +268,8 @@ A **time** is written `2027-06-01 10:00`, with seconds if you need them, as text
 type. It is in the event's `timezone`, unless it ends with an offset: `2027-06-01T10:00+02:00`,
 `2027-06-01T08:00Z`. A time that the clocks skip or show twice needs an offset.
 
-`waitroom rooms events tickets` and `waitroom check-config` show what happens when, and warn of what
-looks like a mistake.""",
+`waitroom rooms events tickets` and `waitroom check-config` show what happens when, and warn of
+likely mistakes.""",
     of_what="event",
     belongs_to="A room",
     lines="""
@@ -288,8 +288,8 @@ WEBHOOK = Section(
     "A webhook",
     Webhook,
     """\
-A receiver of notifications: [webhooks](webhooks.md). Its name is for the log and for variables,
-such as `WAITROOM_WEBHOOKS__TEAM__URL_FILE`. After a change, restart the replicas.
+A receiver of notifications; see [webhooks](webhooks.md). Its name is used in the log and in
+variables such as `WAITROOM_WEBHOOKS__TEAM__URL_FILE`. After a change, restart the replicas.
 
 ```toml
 [webhooks.team]
@@ -311,9 +311,9 @@ OPERATOR = Section(
     "An operator",
     OperatorAccount,
     """\
-Somebody who logs in to the dashboard:
+A person who logs in to the dashboard; see
 [operators and roles](access.md#operators-and-roles). After a change, restart the replicas. A new
-role or password ends their sessions.
+role or password ends the operator's sessions.
 
 ```toml
 [operators.anna]
@@ -359,7 +359,7 @@ LIMIT = Section(
     "A limit",
     LimitSettings,
     """\
-How often something may be called: [rate limits](limits.md). After a change, restart the replicas.
+How often something may be called; see [limits](limits.md). After a change, restart the replicas.
 The limits of individual keys can be changed at run time: `waitroom limits set`.
 
 ```toml
@@ -389,7 +389,7 @@ TARGET = Section(
     "A target",
     TargetSettings,
     """\
-What [jobs](jobs.md) may call, and how much of it the target can take. Jobs call nothing else.
+An API that [jobs](jobs.md) may call, and how many calls it allows. Jobs call nothing else.
 
 ```toml
 [targets.generate-image]
@@ -408,9 +408,9 @@ callback_secret = "16 characters or more"
 ```
 
 You can change targets and add new ones while the replicas run: `waitroom targets set NAME
-SETTING=VALUE`. All replicas and workers follow within two seconds, or within ten while Redis is
-unavailable. When you change headers, name all of them. `***` as a value keeps the one that is
-there.
+SETTING=VALUE`. All replicas and workers apply the change within two seconds, or within ten while
+Redis is unavailable. When you change headers, name all of them. The value `***` keeps a header's
+stored value.
 
 A header's value may come from a file: `WAITROOM_TARGETS__IMAGES__HEADERS__AUTHORIZATION_FILE`.""",
     of_what="target",

@@ -18,8 +18,8 @@ FROM_ELSEWHERE = Kind(
     "from_elsewhere",
     403,
     "Another site asked",
-    "The browser reports that a page of another site, or of another host of this site, sent this.",
-    "Send this from a page of the site itself, with `Sec-Fetch-Site: same-origin` or `none`.",
+    "The browser reports that another site, or another host of this site, caused the request.",
+    "Send the request from a page of this site, with `Sec-Fetch-Site: same-origin` or `none`.",
 )
 
 _Positive = Annotated[int, Field(ge=1)]

@@ -32,7 +32,7 @@ UNREADABLE = Kind(
     "unreadable_body",
     400,
     "The body cannot be read",
-    "The body is not JSON, or does not match its `Content-Encoding`. `detail` has the error.",
+    "The body is not JSON, or does not match its `Content-Encoding`. `detail` contains the error.",
     "Send JSON. Check `Content-Encoding`, and whether the client or a proxy changes the body.",
 )
 TOKEN_NEEDED = Kind(
@@ -139,7 +139,7 @@ QUEUE_FULL = Kind(
     429,
     "The line is full",
     "The queue is full.",
-    "Try again after `Retry-After`. To allow a longer queue, raise `max_waiting` or `max_pending`.",
+    "Retry after the time in `Retry-After`, or raise `max_waiting` or `max_pending`.",
 )
 TOO_MANY_WRONG_TOKENS = Kind(
     "too_many_wrong_tokens",
@@ -161,22 +161,22 @@ STORE_UNAVAILABLE = Kind(
     503,
     "The store does not answer",
     "Redis is unavailable.",
-    "Try again after `Retry-After`. If you run the site, check Redis and the setting `store`.",
+    "Retry after the time in `Retry-After`. Operators: check Redis and `store`.",
 )
 DATABASE_UNAVAILABLE = Kind(
     "database_unavailable",
     503,
     "The database does not answer",
     "The SQL database is unavailable.",
-    "Try again after `Retry-After`. If you run the site, check the database.",
+    "Retry after the time in `Retry-After`. Operators: check the database.",
 )
-_TRY_AGAIN = "Try again after `Retry-After`."
+_TRY_AGAIN = "Retry after the time in `Retry-After`."
 _NO_EXPECT = "Omit the `Expect` header."
 #: The code, status, meaning and remedy of the kinds that have no fixed title.
 _UNTITLED = (
     ("bad_request", 400, "The request cannot be read.", "Send a request that follows the API."),
     ("unauthorized", 401, "Nobody is logged in.", "Log in at `/dashboard`, or send a token."),
-    ("forbidden", 403, "The client is not allowed to do this.", "Use a client that is allowed to."),
+    ("forbidden", 403, "The client is not allowed to do this.", "Use credentials that allow it."),
     ("conflict", 409, "The current state forbids this.", "Read the state, then decide again."),
     ("expectation_failed", 417, "The `Expect` header is not `100-continue`.", _NO_EXPECT),
     (

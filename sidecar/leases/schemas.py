@@ -36,7 +36,7 @@ NOT_RENEWED = Kind(
     "not_renewed",
     409,
     "Not renewed",
-    "The template is not `renewable`, or `max_term` is reached. The lease keeps its end.",
+    "The template is not `renewable`, or `max_term` is reached. The end of the lease is unchanged.",
     "Finish before the lease ends, or wait for another lease.",
 )
 

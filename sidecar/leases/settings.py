@@ -54,7 +54,7 @@ class LeaseSettings(BaseModel):
     """How late a heartbeat may be before the client loses its place; at least `claim_window`."""
     heartbeat_interval: Seconds | None = Field(default=None, ge=0.1, le=3600)
     """The time between two heartbeats of a waiting client. None: a tenth of the expected wait, but
-    at most 30 s; at the head of the queue 2 s, or less if a lease ends sooner."""
+    at most 30 s; at the head of the queue, 2 s, or less if a lease ends sooner."""
     resources: Annotated[str, Field(max_length=500), AfterValidator(_check_regex)] | None = None
     """A regular expression that a resource's whole name must match. Other names are refused. None:
     any name is allowed, which is right for programs. For browsers, allow only names that exist."""

@@ -39,7 +39,7 @@ OVER_LIMIT = Kind(
     429,
     "Over the limit",
     "The call is over the limit, or would wait longer than `max_wait`. Nothing was counted.",
-    "Try again after `Retry-After`.",
+    "Retry after the time in `Retry-After`.",
 )
 
 #: The maximum number of calls that one request may list.

@@ -84,7 +84,7 @@ class LimitSettings(BaseModel):
     fields in braces. A field's name has lower-case letters, digits and `_`, and is not `key`,
     `cost`, `id`, `wait`, `rule` or `self`. Empty: all calls share one limit."""
     limit: Value | None = None
-    """How many calls a key may make in a window or, with `concurrency`, at the same time. It
+    """The maximum number of calls for one key in a window or, with `concurrency`, at a time. It
     applies to keys that are not in `values`. None or -1: no limit. 0: no calls are allowed."""
     window: Seconds | None = Field(default=None, ge=0.001, le=86_400 * 31, validate_default=True)
     """The period in which calls are counted. Required, but not allowed with `concurrency`."""

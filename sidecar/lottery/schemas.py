@@ -20,7 +20,7 @@ NOT_DRAWN_YET = Kind(
     404,
     "Nothing is drawn yet",
     "The places are published after the opening.",
-    "Ask again after the opening.",
+    "Request the list after the opening.",
 )
 LIST_GONE = Kind(
     "list_gone",
@@ -34,7 +34,7 @@ COMMITMENT_UNKNOWN = Kind(
     503,
     "The commitment is not known yet",
     "The replicas have not agreed on the commitment yet.",
-    "Try again after `Retry-After`.",
+    "Retry after the time in `Retry-After`.",
 )
 
 #: The maximum and the default number of places on a page.

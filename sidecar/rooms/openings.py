@@ -43,12 +43,12 @@ class RoomEvent(BaseModel):
     timezone: str = "UTC"
     """The time zone of the times below that have no UTC offset."""
     prequeue_from: Moment | None = None
-    """When the pre-queue begins; must be before `opens_at`. From then on visitors join, and at the
-    opening their places are drawn by lot. None: nobody can join before the opening."""
+    """When the pre-queue begins: before `opens_at`. From then on, visitors join, and their places
+    are drawn by lot at the opening. None: nobody can join before the opening."""
     opens_at: Moment
-    """When the room opens. From then on visitors are admitted."""
+    """When the room opens. From then on, visitors are admitted."""
     closes_at: Moment | None = None
-    """When the event ends; must be after `opens_at`. From then on `between_events` applies. None:
+    """When the event ends: after `opens_at`. From then on, `between_events` applies. None:
     the room stays open until the next event begins."""
     total_active_users: Count | None = Field(default=None, ge=0, le=10_000_000)
     """Replaces the room's own `total_active_users` from `opens_at` to `closes_at`."""

@@ -86,7 +86,7 @@ class Settings(HistorySection):
     )
     """The keys for signing cookies, oldest first. The last key signs; signatures by any of the keys
     are accepted. A key has at least 32 characters, without commas or spaces: `openssl rand -hex 32`
-    creates one. In a variable, separate keys with commas; in a file, with commas or line breaks."""
+    creates one. In a variable, write commas between keys; in a file, commas or line breaks."""
     grant_keys: Annotated[list[str], BeforeValidator(split_list)] = Field(default=[], repr=False)
     """The keys that sign grants, written like `secret_keys`. Empty: `secret_keys` sign grants. Set
     these keys if your own server creates grants: it must not have `secret_keys`, which also sign
@@ -105,7 +105,7 @@ class Settings(HistorySection):
     """The sources from which `operator_header` is trusted: IP addresses and networks of the proxy,
     and `unix` for a Unix socket. Any client at these sources can act as any operator."""
     operator_header_role: Role | None = None
-    """The role of operators in `operator_header` but not in `operators`. None: no access."""
+    """The role of operators in `operator_header` who are not in `operators`. None: no access."""
     service_token: str = Field(default="", repr=False)
     """The token, of at least 16 characters, with which your programs use the service API, `/v1/`.
     `admin_token` and `tokens` are accepted too. If all are empty, the API is off."""

@@ -79,7 +79,7 @@ class VisitorClass(BaseModel):
     """Places visitors as if they had joined this much earlier, in whole milliseconds. This setting
     has no effect if `queueing_method` is `random`."""
     priority: Count = Field(default=0, ge=0, le=MAX_PRIORITY)
-    """All visitors of a higher priority are called before any visitor of a lower one. Visitors
+    """All visitors with a higher priority are called before any visitor with a lower one. Visitors
     without a class have priority 0. Not allowed in a room with `lines`."""
     line: Name | None = None
     """The sub-queue of the class. None: the last one, where visitors without a class wait."""
