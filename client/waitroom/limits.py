@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import count
 from typing import Any
@@ -31,14 +31,6 @@ class HeldPermit(Permit):
     #: The end of the term by time.monotonic(), in seconds. One value, which renewals replace.
     _ends_at: list[float] = field(default_factory=lambda: [math.inf], repr=False, compare=False)
 
-    @classmethod
-    def from_permit(cls, permit: Permit, sent_at: float) -> "HeldPermit":
-        """Return a permit that was just granted. `sent_at` is time.monotonic() before the
-        request."""
-        held = cls(*(getattr(permit, name) for name in Permit.__dataclass_fields__))
-        held.extend(permit, sent_at)
-        return held
-
     @property
     def left_seconds(self) -> float:
         """Seconds until the permit ends without a renewal, by this machine's monotonic clock; 0
@@ -52,7 +44,8 @@ class HeldPermit(Permit):
             raise LeaseLost(f"the permit of {name} is over: others may have it by now")
 
     def extend(self, permit: Permit, sent_at: float) -> None:
-        """Store a renewed term, unless the last one was over before the request."""
+        """Store the first or a renewed term, unless the last one was over before the request.
+        `sent_at` is time.monotonic() before the request."""
         if sent_at >= self._ends_at[0]:
             self.lose()
         elif permit.expires_in_seconds is not None:
@@ -142,7 +135,9 @@ class LimitMethods:
         permit ended, unless the block itself raised.
         """
         call = AcquireCall(rule, _make_parameters(rule, key, cost, fields), make_id())
-        permit = HeldPermit.from_permit(*await _acquire_in_time(self._core, call, wait))
+        granted, sent_at = await _acquire_in_time(self._core, call, wait)
+        permit = HeldPermit(**asdict(granted))
+        permit.extend(granted, sent_at)
 
         async def renew() -> None:
             try:
