@@ -21,7 +21,7 @@ from sidecar.jobs.settings import TargetSettings, normalize_header_name
 from sidecar.kit.egress import BEFORE_SEND, EndlessHeadError, PrivateAddressError, open_session
 from sidecar.kit.errors import InputError
 from sidecar.kit.retry import parse_retry_after
-from sidecar.kit.tasks import stop_workers, wait_for
+from sidecar.kit.tasks import stop_workers
 
 P = ParamSpec("P")
 #: A function that stores one part of a large body. Parts are numbered from 0.
@@ -107,35 +107,27 @@ class Egress:
     async def open_connections(self, settings: TargetSettings, count: int) -> int:
         """Open connections to a target for calls that begin within KEEP_ALIVE_S. Return how many
         are open: fewer than `count` if the others cannot be opened, or not within OPEN_S."""
-        opened, left, is_over = 0, count, asyncio.Event()
         session = self._private if settings.private else self._public
         url = make_url(settings.url or "", "", "")
 
-        def settle() -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                is_over.set()
+        async def open_one(is_open: asyncio.Future[bool]) -> None:
+            async def hold() -> None:
+                is_open.set_result(True)
+                await asyncio.Event().wait()  # until the task is cancelled, which sends nothing
 
-        async def hold() -> None:
-            nonlocal opened
-            opened += 1
-            settle()
-            await asyncio.Event().wait()  # until the task is cancelled, which sends nothing
-
-        async def open_one() -> None:
             BEFORE_SEND.set(hold)  # of this task
             try:
                 await session.request("HEAD", url)
             except (aiohttp.ClientError, OSError, ValueError):
-                settle()
+                is_open.set_result(False)
 
-        tasks = [asyncio.create_task(open_one()) for _ in range(count)]
+        opened = [asyncio.get_running_loop().create_future() for _ in range(count)]
+        tasks = [asyncio.create_task(open_one(is_open)) for is_open in opened]
         try:
-            await wait_for(is_over, OPEN_S)
+            settled, _ = await asyncio.wait(opened, timeout=OPEN_S)
         finally:
             await stop_workers(*tasks)
-        return opened
+        return sum(is_open.result() for is_open in settled)
 
     async def call(
         self, settings: TargetSettings, job: Job, *, sink: Sink, window: SendWindow | None = None
