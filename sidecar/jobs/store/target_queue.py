@@ -461,17 +461,9 @@ def _find_newest(settings: Iterable[TargetSettings | None]) -> TargetSettings | 
 
 def _read_queue(reply: Sequence[Any]) -> tuple[QueueState, list[QueuePlace]]:
     """Return the queue's state and the jobs' places from what jobs/lua/parts/look.lua describes."""
-    places = [
-        QueuePlace(text(where), position or None, fence, _to_ms_if_after(0, ends))  # type: ignore[arg-type]
-        for where, position, fence, ends in _cut_into_rows(reply[_STATE_LENGTH:], 4)
-    ]
-    return _read_state(reply[:_STATE_LENGTH]), places
-
-
-def _read_state(reply: Sequence[Any]) -> QueueState:
     now, waiting, later, active, reserved, mean, calls = reply[:7]
-    breaker, opens, held, ready, runner, *counts = reply[7:]
-    return QueueState(
+    breaker, opens, held, ready, runner, *counts = reply[7:_STATE_LENGTH]
+    state = QueueState(
         now // 1000,
         waiting,
         later,
@@ -486,6 +478,11 @@ def _read_state(reply: Sequence[Any]) -> QueueState:
         _to_ms_if_after(0, runner),
         dict(zip(_COUNTERS, counts, strict=True)),
     )
+    places = [
+        QueuePlace(text(where), position or None, fence, _to_ms_if_after(0, ends))  # type: ignore[arg-type]
+        for where, position, fence, ends in _cut_into_rows(reply[_STATE_LENGTH:], 4)
+    ]
+    return state, places
 
 
 def _make_rate_args(settings: TargetSettings | None) -> tuple[int | str, ...]:
