@@ -6,96 +6,47 @@ import os
 import pty
 import re
 import subprocess
-from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 
-import click
 import pytest
 from click.testing import CliRunner, Result
 
 from sidecar.cli import jobs as commands
 from sidecar.cli import main
-from sidecar.cli.replica_client import ReplicaOptions
 from sidecar.history.store.tables import HISTORY
 from sidecar.jobs.store.tables import JOBS
 from tests.cli.terminal import CONTROLS
-from tests.support.processes import CLEAN, WAITROOM, Process, forget_settings, wait_until
-from tests.support.site import SECRET, make_folder, redis_command
-from tests.support.target import run_target
+from tests.support.processes import CLEAN, WAITROOM, forget_settings, wait_until
+from tests.support.site import SECRET
+from tests.support.works import JobSystem
 from waitroom import Jobs, UnavailableError
 
 ID = r"[A-Za-z0-9_-]{22}"
 BAR = b"held: pending, position 1"
-CONFIG = """
-edge_listen = "unix:{folder}/edge"
-ops_listen = "unix:{folder}/ops"
-store = "unix://{folder}/redis.sock"
-jobs = "sqlite:///{folder}/jobs.db"
-admin_token = "0123456789abcdef"
-secret_keys = ["kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk"]
-
-[targets.images]
-url = "{url}"
-private = true
-concurrency = 2
-headers = {{ X-Key = "nobody-sees" }}
-
-[targets.held]
-url = "{url}"
-private = true
-paused = true
-classes = {{ vip = {{ priority = 1 }} }}
-
-[targets.once]
-url = "{url}"
-private = true
-retries = 0
-
-[targets.lax]
-url = "{url}"
-private = true
-fail_on = []
-
-[targets.door]
-kinds = ["online"]
-
-[targets.nowhere]
-url = "http://127.0.0.1:1/"
-private = true
-retries = 0
-"""
+#: Targets beside the settings that JobSystem gives all of them.
+TARGETS = {
+    "images": {"concurrency": 2, "headers": {"X-Key": "nobody-sees"}},
+    "held": {"paused": True, "classes": {"vip": {"priority": 1}}},
+    "once": {"retries": 0},
+    "lax": {"fail_on": []},
+    "door": {"kinds": ["online"]},
+    "nowhere": {"url": "http://127.0.0.1:1/", "retries": 0},
+}
 
 
 @pytest.fixture(scope="module")
 def works():
-    """A redis-server, a replica, a worker and a target."""
-    with ExitStack() as stack:
-        folder = make_folder(stack)
+    """Start a redis-server, a replica, a worker and a target. Return the settings file and the
+    target."""
+    with JobSystem(TARGETS, runners=1) as system:
+        operator = system.caller("operator")
 
-        def start(name: str, *command: str) -> None:
-            log = folder / f"{name}.log"
-            stack.enter_context(Process([*command], log=log, env=CLEAN))
+        def are_ready() -> bool:
+            targets = operator.call("GET", "/targets").json["targets"]
+            return all(target["is_ready"] for target in targets)
 
-        start("redis", *redis_command(folder / "redis.sock"))
-        target = stack.enter_context(run_target(folder))
-        config = folder / "waitroom.toml"
-        config.write_text(CONFIG.format(folder=folder, url=target.url))
-        for name in ("serve", "run-jobs"):
-            start(name, WAITROOM, name, "--config", str(config))
-        # httpcore leaves a unix socket open that it could not connect.
-        wait_until((folder / "ops").is_socket, "its listener")
-        options = ReplicaOptions(str(config))
-        wait_until(lambda: takes_jobs(options), "the replica")
-        yield config, target
-
-
-def takes_jobs(options: ReplicaOptions) -> bool:
-    try:
-        with options.client() as client:
-            targets = client.request("GET", "/v1/targets")["targets"]
-    except click.ClickException:
-        return False
-    return all(target["is_ready"] for target in targets)
+        wait_until(are_ready, "the targets")
+        yield system.config, system.target
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@ does not say."""
 
 import asyncio
 import contextlib
-import re
 
 import pytest
 from pydantic import ValidationError
@@ -18,18 +17,13 @@ from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import InputError, StoreError, StoreUnavailableError
 from sidecar.storage.redis.breaker import TRIES
 from sidecar.storage.redis.connect import close, connect
-from sidecar.storage.redis.lua_source import LUA_ROOT, source
 from sidecar.storage.redis.pub_sub import subscribe
 from sidecar.storage.redis.scripts import Observer
 from tests.support.jobs import job
 from tests.support.limits import WINDOWS, RedisTimeUs, S, check_granted_rate
-from tests.support.lua import COMMANDS, read_header
 from tests.support.processes import free_port
 from tests.support.rooms import new_room_name
 
-SCRIPTS = sorted((LUA_ROOT / "jobs" / "lua").glob("*.lua"))
-#: Those that only targets use; each is in Redis 6.2.
-MORE_COMMANDS = {"HSETNX", "PUBLISH", "SADD", "SMISMEMBER", "SREM", "ZMSCORE", "ZRANK"}
 LOCK = 10 * S
 
 
@@ -86,32 +80,6 @@ async def where(store, *jobs):
 
 async def lose(redis, store):
     await redis.delete(*(target_key(store._name, name) for name in TARGET_KEYS))
-
-
-# The scripts --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
-def test_a_script_documents_its_contract(path):
-    """Its head says what it is given and returns, or which part of it does."""
-    assert re.search(r"KEYS.*ARGV.*RETURNS", read_header(path), re.DOTALL)
-
-
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
-def test_a_script_touches_nothing_but_its_keys(path):
-    """So that it runs in a cluster; and commands of Redis 6.2 alone."""
-    calls = re.findall(r"redis_call\(([^,)]+)(?:, ([^,)]+))?", source(f"jobs/{path.stem}"))
-    commands = {command.strip("'") for command, _ in calls} - {"command"}  # a parameter
-    assert commands <= COMMANDS | MORE_COMMANDS
-    keys = {key for command, key in calls if command.strip("'") not in {"TIME", "PUBLISH"}}
-    assert keys <= {name.upper() for name in TARGET_KEYS} | {"key", "state"}
-
-
-def test_the_keys_are_those_that_the_scripts_expect():
-    """keys.py and the head of jobs/lua/parts/head.lua name them in the same order."""
-    head = (LUA_ROOT / "jobs" / "lua" / "parts" / "head.lua").read_text(encoding="utf-8")
-    listed = head[head.index("KEYS ") : head.index("ARGV")]
-    assert tuple(re.findall(r"\d ([a-z]+)", listed)) == TARGET_KEYS
 
 
 # Orders -------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 from redis.exceptions import ResponseError
 
+from sidecar.jobs.redis_keys import TARGET_KEYS
 from sidecar.kit.clock import StoreClock
 from sidecar.rooms.redis_keys import ROOM_KEYS
 from sidecar.rooms.settings import RoomSettings
@@ -13,12 +14,22 @@ from sidecar.rooms.store.scripts import RoomStore
 from sidecar.storage.redis.connect import close, connect
 from sidecar.storage.redis.lua_source import LUA_ROOT, IncludeError, source
 from sidecar.visitors.model import Pass, Ticket
-from tests.support.lua import COMMANDS, read_header
 from tests.support.rooms import new_room_name
 
 ALL = sorted(LUA_ROOT.rglob("*.lua"))
 ROOM_SCRIPTS = sorted((LUA_ROOT / "rooms" / "lua").glob("*.lua"))
 LIMIT_SCRIPTS = sorted((LUA_ROOT / "limits" / "lua").glob("*.lua"))
+JOB_SCRIPTS = sorted((LUA_ROOT / "jobs" / "lua").glob("*.lua"))
+#: Redis commands that scripts may call. All are in Redis 6.2.
+COMMANDS = {
+    "EXISTS", "GET", "HDEL", "HGET", "HGETALL", "HINCRBY", "HKEYS", "HLEN", "HMGET", "HSET",
+    "HSETNX", "LINDEX", "LPUSH", "LRANGE", "LREM", "LTRIM", "PEXPIRE", "PTTL", "SET", "TIME",
+    "UNLINK", "XADD", "XLEN", "XRANGE", "ZADD", "ZCARD", "ZCOUNT", "ZMSCORE", "ZPOPMIN", "ZRANGE",
+    "ZRANGEBYLEX", "ZRANGEBYSCORE", "ZRANK", "ZREM", "ZREMRANGEBYRANK", "ZREMRANGEBYSCORE",
+    "ZSCORE",
+}  # fmt: skip
+#: Further commands of 6.2 that only scripts of jobs call.
+MORE_COMMANDS = {"PUBLISH", "SADD", "SMISMEMBER", "SREM"}
 
 
 def named(path):
@@ -90,6 +101,21 @@ def test_a_misspelt_include_is_an_error(lua, line):
         lua("main", main=f"local main\n{line}\n", one="local one\n")
 
 
+def read_header(path):
+    """Return the comment at the beginning of a script."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    code = next((i for i, line in enumerate(lines) if not line.startswith("-- ")), len(lines))
+    return "\n".join(line for line in lines[:code] if "@include" not in line)
+
+
+def find_calls(path):
+    """Return pairs of the command and the first argument of each call of Redis in a script."""
+    text = source(f"{path.parents[1].name}/{path.stem}")
+    calls = re.findall(r"redis(?:_call|\.call)\(([^,)]+)(?:, ([^,)]+))?", text)
+    found = [(command.strip("'"), key) for command, key in calls]
+    return [(command, key) for command, key in found if command != "command"]  # a parameter
+
+
 # Every script ---------------------------------------------------------------------------------
 
 
@@ -117,28 +143,32 @@ def test_a_rooms_script_documents_its_contract(path):
     assert told <= set(documented[1].split(", ") if documented else [])
 
 
-def test_the_keys_are_those_that_the_scripts_expect():
-    """keys.py and the head of rooms/lua/parts/room.lua name them in the same order."""
-    head = (LUA_ROOT / "rooms" / "lua" / "parts" / "room.lua").read_text(encoding="utf-8")
-    listed = head[head.index("KEYS") : head.index("ARGV")]
-    assert tuple(re.findall(r"\d ([a-z]+)", listed)) == ROOM_KEYS
+@pytest.mark.parametrize(
+    ("head", "keys"),
+    [("rooms/lua/parts/room.lua", ROOM_KEYS), ("jobs/lua/parts/head.lua", TARGET_KEYS)],
+)
+def test_the_keys_are_those_that_the_scripts_expect(head, keys):
+    """redis_keys.py and the head of the common fragment name them in the same order."""
+    text = (LUA_ROOT / head).read_text(encoding="utf-8")
+    listed = text[text.index("KEYS ") : text.index("ARGV")]
+    assert tuple(re.findall(r"\d ([a-z]+)", listed)) == keys
 
 
-@pytest.mark.parametrize("path", ROOM_SCRIPTS, ids=named)
-def test_a_rooms_script_touches_nothing_but_its_keys(path):
+@pytest.mark.parametrize("path", [*ROOM_SCRIPTS, *JOB_SCRIPTS], ids=named)
+def test_a_script_touches_nothing_but_its_keys(path):
     """So that it runs in a cluster, where other keys may live elsewhere; and on Redis 6.2."""
-    text = source(f"rooms/{path.stem}")
-    calls = re.findall(r"redis(?:_call|\.call)\(([^,)]+)(?:, ([^,)]+))?", text)
-    commands = {command.strip("'") for command, _ in calls} - {"command"}  # a parameter
-    assert commands <= COMMANDS
-    keys = {name.upper() for name in ROOM_KEYS}
+    is_job = path in JOB_SCRIPTS
+    calls = find_calls(path)
+    assert {command for command, _ in calls} <= COMMANDS | (MORE_COMMANDS if is_job else set())
+    # `key` and `state` are parameters that are given one of them.
+    keys = {name.upper() for name in (TARGET_KEYS if is_job else ROOM_KEYS)} | {"key"}
+    keys |= {"state"} if is_job else set()
     for command, key in calls:
-        # `key` is a parameter that is given one of them.
-        assert key in keys | {"key"} or key.startswith("KEYS[") or command == "'TIME'"
+        assert key in keys or key.startswith("KEYS[") or command in {"TIME", "PUBLISH"}
 
 
-@pytest.mark.parametrize("path", LIMIT_SCRIPTS, ids=named)
-def test_a_limits_script_documents_its_contract(path):
+@pytest.mark.parametrize("path", [*LIMIT_SCRIPTS, *JOB_SCRIPTS], ids=named)
+def test_a_script_documents_its_contract(path):
     """Its head says what it is given and returns, or which part of it does."""
     assert re.search(r"KEYS.*ARGV.*RETURNS", read_header(path), re.DOTALL)
 
@@ -146,11 +176,9 @@ def test_a_limits_script_documents_its_contract(path):
 @pytest.mark.parametrize("path", LIMIT_SCRIPTS, ids=named)
 def test_a_limits_script_touches_nothing_but_its_keys(path):
     """Names for them, each made of KEYS; and commands of Redis 6.2."""
-    text = source(f"limits/{path.stem}")
-    calls = re.findall(r"redis(?:_call|\.call)\(([^,)]+)(?:, ([^,)]+))?", text)
-    commands = {command.strip("'") for command, _ in calls} - {"command"}  # a parameter
-    assert commands <= COMMANDS
-    keys = {key for command, key in calls if command != "'TIME'"} - {"key"}  # a parameter
+    text, calls = source(f"limits/{path.stem}"), find_calls(path)
+    assert {command for command, _ in calls} <= COMMANDS
+    keys = {key for command, key in calls if command != "TIME"} - {"key"}  # a parameter
     given = set()
     for names, values in re.findall(r"(?:local )?(\w+(?:, \w+)*) = (.*KEYS.*)", text):
         if values.count("KEYS[") == names.count(",") + 1:

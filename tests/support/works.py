@@ -102,6 +102,7 @@ class JobSystem(Servers):
         service = Service(rules, replicas=self._replicas, store=f"unix://{self.socket}")
         self._stack.enter_context(service)
         self.urls, self.replicas = service.urls, service.replicas
+        self.config = service.folder / "replica-0.toml"
         for _ in range(self._runners):
             self.start_runner()
         for runner in self.runners:
