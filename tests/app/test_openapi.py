@@ -27,7 +27,7 @@ from sidecar.rooms.service import WaitingRooms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.settings.model import Settings
 from tests.support.processes import wait_until
-from tests.support.site import ADMIN_TOKEN, Site, answers, make_folder
+from tests.support.site import ADMIN_TOKEN, Site, answers, call, make_folder
 
 #: For people with browsers, so not of the API.
 PAGES = re.compile(r"/dashboard.*|/_waitroom/static|/_waitroom/\{room\}/")
@@ -124,12 +124,7 @@ class Replica(Site):
 
     def program(self, method: str, path: str, body: object = None) -> Any:
         """What the service API answers the operator."""
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
-        url = f"{self.ops[0]}/v1{path}"
-        request = urllib.request.Request(url, data, headers, method=method)
-        with urllib.request.urlopen(request, timeout=15) as answer:
-            return json.load(answer)
+        return call(method, f"{self.ops[0]}/v1{path}", ADMIN_TOKEN, body)
 
     def join(self, room: str) -> str:
         """A newcomer's cookie."""

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.installation import ADMIN, installation
-from tests.support.site import ROOT
+from tests.support.installation import installation
+from tests.support.site import ADMIN_TOKEN, ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]
 
@@ -63,8 +63,8 @@ def wheel(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory):
-    with installation(tmp_path_factory.mktemp("installation"), RULES) as service:
+def service():
+    with installation(RULES) as service:
         yield service
 
 
@@ -107,7 +107,7 @@ def follow_page(python, service, transport):
     lines = re.sub(
         r'Client\(.*, token="…"', "Client(client_addresses, token=token", "".join(blocks)
     )
-    names = f"client_addresses, token = {service.urls!r}, {ADMIN!r}\n"
+    names = f"client_addresses, token = {service.urls!r}, {ADMIN_TOKEN!r}\n"
     said = run([python, "-I", "-X", "dev", "-c", names + lines + ASYNC])
     fence, done, second_fence, *others, used = said.splitlines()
     assert 0 < int(fence.split()[-1]) < int(second_fence.split()[-1])

@@ -1,9 +1,4 @@
-"""Starts replicas on a redis-server, and calls their service API."""
-
-import http.client
-import json
-from typing import Any
-from urllib.parse import urlsplit
+"""Starts replicas with a service API on a redis-server."""
 
 from tests.support.processes import WAITROOM, Process, free_port, wait_until
 from tests.support.site import SECRET, Servers, SocketRedis, answers, make_folder
@@ -46,36 +41,3 @@ class Service(Servers):
 
     def run(self, name: str, command: list[str]) -> Process:
         return self._run(name, command)
-
-
-class Api:
-    """A client of a replica's service API, on one keep-alive connection."""
-
-    def __init__(self, url: str) -> None:
-        self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
-
-    def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """Send a request. Return the response's status and JSON body."""
-        self.send(method, path, body)
-        return self.read_response()
-
-    def send(self, method: str, path: str, body: object = None) -> None:
-        """Send a request. `read_response` waits for the response."""
-        self._connection.request(
-            method,
-            f"/v1{path}",
-            body=None if body is None else json.dumps(body),
-            headers={"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"},
-        )
-
-    def read_response(self) -> tuple[int, Any]:
-        """Wait for the response. Return its status and JSON body."""
-        with self._connection.getresponse() as response:
-            return response.status, json.load(response)
-
-    def fileno(self) -> int:
-        """Return the file descriptor of the connection, for select()."""
-        return self._connection.sock.fileno()
-
-    def close(self) -> None:
-        self._connection.close()

@@ -261,7 +261,7 @@ def call(method: str, url: str, token: str, body: object = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     headers = {"Authorization": f"Bearer {token}"}
     request = urllib.request.Request(url, data, headers, method=method)
-    with urllib.request.urlopen(request, timeout=5) as answer:
+    with urllib.request.urlopen(request, timeout=15) as answer:
         return json.load(answer)
 
 

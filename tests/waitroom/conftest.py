@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from tests.support.service import TOKEN, Api, Service
+from tests.support.service import TOKEN, Service
+from tests.support.site import call
 from waitroom import AsyncClient, Client
 from waitroom.httpx_transport import AsyncHttpxTransport
 
@@ -83,18 +84,11 @@ def n():
 
 
 @pytest.fixture
-def api(url):
-    api = Api(url)
-    yield api
-    api.close()
-
-
-@pytest.fixture
-def in_use(api):
+def in_use(url):
     """Return a function that returns the holders of a resource, and the number of its waiters."""
 
     def look(template, resource):
-        for found in api.call("GET", f"/leases/{template}?limit=1000")[1]["resources"]:
+        for found in call("GET", f"{url}/v1/leases/{template}?limit=1000", TOKEN)["resources"]:
             if found["name"] == str(resource):
                 return [held["holder"] for held in found["holders"]], found["waiting"]
         return [], 0

@@ -19,7 +19,7 @@ import waitroom
 from tests.support.http_server import serve
 from tests.support.processes import CLEAN, free_port, wait_until
 from tests.support.service import TOKEN
-from tests.support.site import ROOT
+from tests.support.site import ROOT, call
 from tests.waitroom.relay import BROKEN, Faulty
 from waitroom import (
     Client,
@@ -529,12 +529,12 @@ async def test_a_lease_is_renewed_by_itself(room, aroom, in_use, n):
         lease.check()
 
 
-async def test_a_lease_that_cannot_be_renewed_is_lost(room, aroom, api, n, caplog):
+async def test_a_lease_that_cannot_be_renewed_is_lost(room, aroom, url, n, caplog):
     """With `renew` the block of a lease that somebody released, or whose longest term is over, ends
     with LeaseLost, which check() raises before."""
 
     def lose(lease):
-        api.call("DELETE", f"/leases/brief/{n}?holder=a")
+        call("DELETE", f"{url}/v1/leases/brief/{n}?holder=a", TOKEN)
         wait_until(lambda: not lease.left_seconds, "the renewal")
         with pytest.raises(LeaseLost, match=over):
             lease.check()
@@ -659,7 +659,7 @@ async def test_a_block_that_outlives_its_term_does_not_end_without_a_word(
                 outlive(lease)
 
 
-def test_a_lease_is_renewed_or_lost(room, api, n):
+def test_a_lease_is_renewed_or_lost(room, url, n):
     """A renewal moves the end and keeps the fencing number. It raises LeaseLost if the lease is
     over, and RejectedError if the template is not renewable."""
     with room.lease("desk", str(n), holder="a") as lease:
@@ -667,7 +667,7 @@ def test_a_lease_is_renewed_or_lost(room, api, n):
         lease.renew()
         assert lease.fence == before[0]
         assert lease.expires_at > before[1]
-        api.call("DELETE", f"/leases/desk/{n}?holder=a")
+        call("DELETE", f"{url}/v1/leases/desk/{n}?holder=a", TOKEN)
         with pytest.raises(LeaseLost, match=f"lease desk/{n} is over"):
             lease.renew()
         with room.lease("desk", str(n), holder="a") as newer:

@@ -10,8 +10,9 @@ from types import UnionType
 
 import pytest
 
-from tests.support.installation import ADMIN, installation
+from tests.support.installation import installation
 from tests.support.processes import free_port, wait_until
+from tests.support.site import ADMIN_TOKEN
 from tests.waitroom.relay import Faulty
 from waitroom import (
     AsyncClient,
@@ -29,20 +30,20 @@ from waitroom.jobs import JobRequest
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory):
-    with installation(tmp_path_factory.mktemp("installation")) as service:
+def service():
+    with installation() as service:
         yield service
 
 
 @pytest.fixture
 def client(service):
-    with Client(service.urls, token=ADMIN, operator="ann") as client:
+    with Client(service.urls, token=ADMIN_TOKEN, operator="ann") as client:
         yield client
 
 
 @pytest.fixture
 async def aclient(service):
-    async with AsyncClient(service.urls, token=ADMIN) as client:
+    async with AsyncClient(service.urls, token=ADMIN_TOKEN) as client:
         yield client
 
 
@@ -251,7 +252,7 @@ async def test_a_task_cancelled_while_it_submits_takes_its_job_back(service, cli
     count = len(states_of(client))
     with Faulty(service.urls[0]) as relay:
         relay.lets_pass.clear()
-        async with AsyncClient(relay.address, token=ADMIN, retries=0) as aclient:
+        async with AsyncClient(relay.address, token=ADMIN_TOKEN, retries=0) as aclient:
             task = asyncio.create_task(hold(aclient))
             assert await asyncio.to_thread(relay.holds.wait, 30)
             task.cancel()
@@ -270,7 +271,7 @@ def test_a_submission_without_a_response_takes_its_job_back(service, client):
     for name in (None, "mine"):
         with (
             Faulty(service.urls[0], lose=1) as relay,
-            Client(relay.address, token=ADMIN, retries=0) as lossy,
+            Client(relay.address, token=ADMIN_TOKEN, retries=0) as lossy,
             pytest.raises(UnavailableError),
         ):
             lossy.jobs.permit("files", idempotency_key=name).__enter__()
@@ -279,10 +280,10 @@ def test_a_submission_without_a_response_takes_its_job_back(service, client):
         assert job["state"] == "called"
     count = len(states_of(client))
     nowhere = f"http://127.0.0.1:{free_port()}"
-    with Client(nowhere, token=ADMIN, retries=0) as lossy, pytest.raises(UnavailableError):
+    with Client(nowhere, token=ADMIN_TOKEN, retries=0) as lossy, pytest.raises(UnavailableError):
         lossy.jobs.permit("files").__enter__()
     assert len(states_of(client)) == count
-    with Faulty(service.urls[0]) as relay, Client(relay.address, token=ADMIN) as other:
+    with Faulty(service.urls[0]) as relay, Client(relay.address, token=ADMIN_TOKEN) as other:
         with pytest.raises(RejectedError):
             other.jobs.permit("files", class_name="none").__enter__()
         assert relay.asked == 1

@@ -7,7 +7,8 @@ from redis import Redis
 
 from tests.support.processes import wait_until
 from tests.support.redis_servers import RedisServer
-from tests.support.service import TOKEN, Api, Service
+from tests.support.service import TOKEN, Service
+from tests.support.site import call
 from waitroom import AsyncClient
 
 WAITERS = 1000
@@ -26,7 +27,7 @@ async def test_no_turn_is_lost():
     """Their clients go on at the other replica. Each of them holds the lease once, in the order of
     coming and with growing fencing numbers, and nobody is skipped."""
     with Service(RULES, replicas=2) as service:
-        api, held = Api(service.urls[1]), []
+        url, held = service.urls[1], []
 
         async def edit(client, number):
             async with client.lease("rare", "a", holder=f"h{number}", wait=True) as lease:
@@ -36,23 +37,22 @@ async def test_no_turn_is_lost():
             async with client.lease("rare", "a", holder="first") as first:
                 tasks = [asyncio.create_task(edit(client, number)) for number in range(WAITERS)]
                 await asyncio.to_thread(
-                    wait_until, lambda: queue(api, "rare")[0] == WAITERS, "the queue", 300
+                    wait_until, lambda: queue(url, "rare")[0] == WAITERS, "the queue", 300
                 )
-                _, names = queue(api, "rare")
+                _, names = queue(url, "rare")
                 service.replicas[0].kill()
             await asyncio.gather(*tasks)
         assert [name for name, _ in held] == names
         fences = [first.fence, *(fence for _, fence in held)]
         assert fences == sorted(set(fences))
-        assert queue(api, "rare") == (0, [])
-        api.close()
+        assert queue(url, "rare") == (0, [])
 
 
 async def test_an_emptied_redis_costs_no_place():
     """The clients send the orders of their places, and the holder renews its lease by itself. So
     everything is as before."""
     with RedisServer() as server, Service(RULES, replicas=2, store=server.url) as service:
-        api, held = Api(service.urls[1]), []
+        url, held = service.urls[1], []
         client = AsyncClient(service.urls, token=TOKEN)
 
         async def edit(number):
@@ -60,7 +60,7 @@ async def test_an_emptied_redis_costs_no_place():
                 held.append((f"h{number}", lease.fence))
 
         def is_queue(count):
-            return queue(api, "brief") == (count, [f"h{number}" for number in range(count)])
+            return queue(url, "brief") == (count, [f"h{number}" for number in range(count)])
 
         async with client.lease("brief", "a", holder="first", renew=True) as first:
             tasks = []
@@ -73,13 +73,12 @@ async def test_an_emptied_redis_costs_no_place():
             fence = first.fence
         await asyncio.gather(*tasks)
         await client.aclose()
-        api.close()
     assert [name for name, _ in held] == [f"h{number}" for number in range(5)]
     fences = [fence, *(fence for _, fence in held)]
     assert fences == sorted(set(fences))
 
 
-def queue(api, template):
+def queue(url, template):
     """Return how many holders wait, and their names in the order of the queue."""
-    _, document = api.call("GET", f"/leases/{template}/a/queue?limit=1000")
+    document = call("GET", f"{url}/v1/leases/{template}/a/queue?limit=1000", TOKEN)
     return document["waiting"], [place["holder"] for place in document["queue"]]

@@ -2,21 +2,22 @@
 
 import pytest
 
-from tests.support.installation import ADMIN, installation
+from tests.support.installation import installation
+from tests.support.site import ADMIN_TOKEN
 from waitroom import AsyncClient, Client
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory):
-    with installation(tmp_path_factory.mktemp("installation")) as service:
+def service():
+    with installation() as service:
         yield service
 
 
 async def test_every_call_goes_on(service):
     """Without a try more than one at each replica: a lease, a permit and jobs of before are the
     same after it, and what is new is taken."""
-    client = Client(service.urls, token=ADMIN, retries=0)
-    aclient = AsyncClient(service.urls, token=ADMIN, retries=0)
+    client = Client(service.urls, token=ADMIN_TOKEN, retries=0)
+    aclient = AsyncClient(service.urls, token=ADMIN_TOKEN, retries=0)
     with client, client.lease("title", "a") as lease, client.permit("export", n="a"):
         held = client.jobs.submit("held", path="a", idempotency_key="before")
         with client.jobs.permit("files") as job:
@@ -28,7 +29,7 @@ async def test_every_call_goes_on(service):
         fence = lease.fence
         lease.renew()
         assert lease.fence == fence
-    fresh = Client(service.urls, token=ADMIN, retries=0)
+    fresh = Client(service.urls, token=ADMIN_TOKEN, retries=0)
     async with aclient:
         with fresh:
             done = fresh.jobs.submit("images", path="ok")
@@ -47,5 +48,5 @@ async def test_every_call_goes_on(service):
         lambda one: one.rooms.reset("shop"),
         lambda one: one.request("GET", "/v1/leases"),
     ):
-        with Client(service.urls, token=ADMIN, retries=0) as each:  # asks the dead one first
+        with Client(service.urls, token=ADMIN_TOKEN, retries=0) as each:  # asks the dead one first
             call(each)
