@@ -39,18 +39,10 @@ def rooms(site):
     )
 
 
-def arrive(site) -> None:
-    request = urllib.request.Request(f"{site.url}/page", headers={"Accept": "application/json"})
-    try:
-        urllib.request.urlopen(request, timeout=5).close()
-    except urllib.error.HTTPError as error:
-        error.close()
-
-
 def test_rooms_are_listed(site, rooms):
     """The list has a line for each room, with its counts."""
     for _ in range(3):
-        arrive(site)
+        site.arrive("shop")
     done = rooms("list")
     assert done.exit_code == 0
     assert re.search(r"^shop\tat cap\t1\t2\t2\t", done.stdout, re.MULTILINE), done.stdout
@@ -153,7 +145,7 @@ def test_find_says_where_a_visitor_is(site, rooms, changed):
     # Nobody waits, and there is a slot: else, on a slow machine, somebody called has the last one.
     site.admin("POST", "/rooms/shop/reset")
     changed(total_active_users=100)
-    arrive(site)
+    site.arrive("shop")
     visitor = site.admin("GET", "/rooms/shop/sessions")["sessions"][-1]["visitor"]
     said = rooms("find", "shop", visitor).stdout
     number = visitor_number(visitor)
@@ -189,16 +181,7 @@ def three(site, changed):
         lines=[{"name": "fast"}, {"name": "ordinary"}],
         classes={"vip": {"line": "fast"}},
     )
-    return [join(site, class_name) for class_name in ("vip", "", "")]
-
-
-def join(site, class_name) -> str:
-    """A newcomer's id."""
-    url = f"{site.edges[0]}/_waitroom/shop/join"
-    said = {"X-Waitroom-Class": class_name}
-    request = urllib.request.Request(url, method="POST", headers=said)
-    with urllib.request.urlopen(request, timeout=5) as answer:
-        return json.load(answer)["visitor"]
+    return [site.arrive("shop", class_name) for class_name in ("vip", "", "")]
 
 
 @pytest.mark.usefixtures("three")

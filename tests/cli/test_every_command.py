@@ -7,7 +7,6 @@ import re
 import signal
 import socket
 import subprocess
-import urllib.request
 
 import click
 import pytest
@@ -18,6 +17,7 @@ from sidecar.cli import main
 from tests.support.commands import command, list_commands
 from tests.support.processes import CLEAN, WAITROOM, run_command
 from tests.support.redis_servers import RedisServer
+from tests.support.site import call
 
 TOKEN = "0123456789abcdef"
 #: Commands without --json, and why.
@@ -58,12 +58,6 @@ def shape(document: object) -> object:
     if isinstance(document, dict):
         return {name: shape(value) for name, value in document.items()}
     return [shape(each) for each in document[:1]] if isinstance(document, list) else None
-
-
-def ask(url: str) -> object:
-    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {TOKEN}"})
-    with urllib.request.urlopen(request, timeout=10) as reply:
-        return json.load(reply)
 
 
 def test_every_command_that_prints_data_has_it_as_json():
@@ -115,7 +109,7 @@ def test_it_is_what_the_api_responds(config, url, words, path):
     said = json.loads(done.stdout)
     if words.startswith(("rooms pause", "rooms resume", "rooms set")):
         assert said.pop("change") >= 1
-    assert shape(said) == shape(ask(f"{url}{path}"))
+    assert shape(said) == shape(call("GET", f"{url}{path}", TOKEN))
 
 
 def test_grants_are_as_the_api_has_them(config):

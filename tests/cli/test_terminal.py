@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-import urllib.request
 
 import pytest
 
@@ -21,14 +20,9 @@ def site():
     rooms = {"shop": {"total_active_users": 0}, "autumn": {"total_active_users": 5}}
     with Site(rooms=rooms) as site:
         for _ in range(WAITING):
-            join(site)
+            site.arrive("shop")
         site.admin("PATCH", "/rooms/autumn", {"message": "[bold]Soon"})
         yield site
-
-
-def join(site) -> None:
-    url = f"{site.edges[0]}/_waitroom/shop/join"
-    urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=5).close()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Limits that operators set at run time come back after Redis was emptied, as they were last."""
 
 import asyncio
-import json
 import random
 import urllib.error
 import urllib.request
@@ -17,7 +16,7 @@ from tests.support.processes import wait_until
 from tests.support.redis_servers import RedisServer
 from tests.support.rooms import new_room_name
 from tests.support.service import Service
-from tests.support.site import ADMIN_TOKEN, answers
+from tests.support.site import ADMIN_TOKEN, answers, call
 
 KEYS = "abc"
 
@@ -240,13 +239,9 @@ limits.pay = {{algorithm = "fixed_window", limit = 9, window = "1h", key = "{{n}
 
 def change(url: str, method: str, path: str, limit: int | None = None) -> dict[str, Any]:
     """Send a request of an operator to a replica."""
-    body = None if limit is None else json.dumps({"limit": limit}).encode()
-    headers = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
-    request = urllib.request.Request(
-        f"{url}/v1/limits/pay{path}", body, headers=headers, method=method
-    )
-    with urllib.request.urlopen(request, timeout=10) as reply:
-        return json.load(reply)
+    body = None if limit is None else {"limit": limit}
+    changed: dict[str, Any] = call(method, f"{url}/v1/limits/pay{path}", ADMIN_TOKEN, body)
+    return changed
 
 
 def read_set(url: str) -> dict[str, int]:

@@ -4,11 +4,10 @@ Envoy comes as a Python package (the group `proxies`), for Linux on x86-64 alone
 """
 
 import re
-import urllib.error
-import urllib.request
 
 import pytest
 
+from tests.support.nginx_client import Visitor
 from tests.support.processes import Process
 from tests.support.site import ROOT, Site, replace_each
 
@@ -43,33 +42,20 @@ class EnvoySite(Site):
         )
 
 
-def ask(url: str, cookie: str = "") -> tuple[int, str, str]:
-    """Return the status, the cookie that was set, and the body."""
-    request = urllib.request.Request(url, headers={"Accept": "text/html", "Cookie": cookie})
-    try:
-        answer = urllib.request.urlopen(request, timeout=10)
-    except urllib.error.HTTPError as error:
-        answer = error
-    with answer:
-        body = answer.read().decode()
-        cookies = [line.partition(";")[0] for line in answer.headers.get_all("Set-Cookie") or []]
-        return answer.status, "; ".join(cookies), body
-
-
 def test_one_is_inside_and_the_next_waits():
     """Who is inside has a cookie and stays inside; who waits sees the page; assets are open."""
     rooms = {"shop": {"total_active_users": 1, "queueing_status_code": 429}}
     with EnvoySite(rooms=rooms) as site:
-        status, inside, _ = ask(f"{site.url}/")
-        assert status == 200
-        assert inside
-        status, waiting, page = ask(f"{site.url}/cart?item=1")
-        assert status == 429
-        assert waiting
-        assert "_waitroom" in page
-        assert ask(f"{site.url}/", inside)[0] == 200
-        assert ask(f"{site.url}/", waiting)[0] == 429
-        assert ask(f"{site.url}/assets/a.css")[0] in {200, 404}
-        assert ask(f"{site.url}/_waitroom/shop/status", waiting)[0] == 200
+        inside, waiting = Visitor(site.url), Visitor(site.url)
+        assert inside.get("/").status == 200
+        assert inside.cookies
+        page = waiting.get("/cart?item=1")
+        assert page.status == 429
+        assert waiting.cookies
+        assert "_waitroom" in page.text
+        assert inside.get("/").status == 200
+        assert waiting.get("/").status == 429
+        assert Visitor(site.url).get("/assets/a.css").status in {200, 404}
+        assert waiting.get("/_waitroom/shop/status").status == 200
         # I expect no way round the room by the pages' files.
-        assert ask(f"{site.url}/assets/..%2fcart")[0] == 429
+        assert Visitor(site.url).get("/assets/..%2fcart").status == 429

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import urllib.request
 
 import redis
 from playwright.sync_api import expect
@@ -49,14 +48,6 @@ class Dashboard(Site):
     def page(self, room):
         """Return the URL of a room's waiting page on the edge listener."""
         return f"{self.edges[0]}/_waitroom/{room}/?next=/"
-
-    def arrive(self, room, class_name=""):
-        """Let a visitor join a room. Return the visitor's id, or None if the queue is full."""
-        headers = {"X-Waitroom-Class": class_name}
-        url = f"{self.edges[0]}/_waitroom/{room}/join"
-        request = urllib.request.Request(url, method="POST", headers=headers)
-        with urllib.request.urlopen(request, timeout=5) as answer:
-            return json.load(answer).get("visitor")
 
     def line(self, room):
         """Return the ids of all waiting visitors of a room, in order."""

@@ -241,6 +241,16 @@ class Site(Servers):
         """Call the admin API of a replica. Return the JSON body of the response."""
         return call(method, f"{self.ops[replica]}/admin{path}", ADMIN_TOKEN, body)
 
+    def arrive(self, room: str, class_name: str = "") -> str | None:
+        """Let a visitor join a room, at the first replica. Return the visitor's id, or None if the
+        queue is full."""
+        headers = {"X-Waitroom-Class": class_name}
+        url = f"{self.edges[0]}/_waitroom/{room}/join"
+        request = urllib.request.Request(url, method="POST", headers=headers)
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            visitor: str | None = json.load(answer).get("visitor")
+        return visitor
+
     def count_reports(self) -> dict[str, float]:
         """Return how many of nginx's reports about sites the first replica got, by result."""
         with urllib.request.urlopen(f"{self.ops[0]}/metrics", timeout=10) as reply:

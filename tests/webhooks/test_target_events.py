@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import urllib.request
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,7 @@ from sidecar.webhooks.settings import Webhook
 from sidecar.webhooks.target_events import TargetLatch, TargetQueue, detect_target_events
 from tests.support.processes import wait_until
 from tests.support.receiver import Receiver
-from tests.support.site import ADMIN_TOKEN
+from tests.support.site import ADMIN_TOKEN, call
 from tests.support.works import JobSystem
 
 START_MS = 1_800_000_000_000
@@ -135,11 +134,7 @@ def submit_many(receiver: Receiver) -> dict[str, Any]:
         for _ in range(2):
             shop.call("DELETE", f"/jobs/{sent.pop(0)}")
             shop.submit(target="held", path="ok/1")
-        return {name: read_deliveries(works.urls[1], name) for name in ("team", "other")}
-
-
-def read_deliveries(url: str, webhook: str) -> Any:
-    headers = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
-    path = f"{url}/admin/webhooks/{webhook}/deliveries"
-    with urllib.request.urlopen(urllib.request.Request(path, headers=headers), timeout=10) as reply:
-        return json.load(reply)
+        return {
+            name: call("GET", f"{works.urls[1]}/admin/webhooks/{name}/deliveries", ADMIN_TOKEN)
+            for name in ("team", "other")
+        }
