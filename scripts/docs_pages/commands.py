@@ -9,8 +9,8 @@ from scripts.docs_pages.markdown import cell
 from sidecar.cli import main
 
 _INTRODUCTION = """\
-`waitroom COMMAND --help` shows the same text. Commands that need a replica find it by the settings
-of this machine. On another machine, use `--url` and a token.
+`waitroom COMMAND --help` shows the same text. Commands that need a replica find it through the
+settings on this machine. On another machine, use `--url` and a token.
 
 In a terminal, tables have columns and colours; set `NO_COLOR` to turn colours off. In a pipe, tabs
 separate fields: `waitroom rooms list | cut -f1,4`. `--json` prints the response of the
@@ -18,9 +18,9 @@ separate fields: `waitroom rooms list | cut -f1,4`. `--json` prints the response
 
 | exit code | |
 |---|---|
-| 0 | Done. |
-| 1 | A problem: a name is unknown, a token is refused, a check has failed. |
-| 2 | Wrong use: an unknown option, or a value that is not allowed. |
+| 0 | Success. |
+| 1 | Failure: for example, a name is unknown, a token is refused, or a check failed. |
+| 2 | Incorrect usage: an unknown option, or a value that is not allowed. |
 | 3 | A replica, Redis or a database does not answer. |
 | 130 | You pressed Ctrl-C. |"""
 

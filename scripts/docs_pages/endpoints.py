@@ -14,9 +14,9 @@ from sidecar.http import problem_kinds
 _OVERVIEW = """\
 # Endpoints
 
-All endpoints of a replica. Each replica also serves them as an OpenAPI 3.1 document at
-`/openapi.json` on the ops listener. Tokens, pages of a list, long polls and errors:
-[the API](api.md)."""
+All endpoints of a replica. Each replica also describes them in an OpenAPI 3.1 document at
+`/openapi.json` on the ops listener. Tokens, pages of a list, long polls and errors are explained
+in [the API](api.md)."""
 _INTRODUCTION = """\
 # {title}
 
@@ -90,7 +90,7 @@ def _product_page(title: str, tags: Sequence[str]) -> str:
         if shared:
             codes = {code: status for code, status in _codes(operations[0]).items()
                      if code in shared}  # fmt: skip
-            parts.append(f"All of them may return {_linked(codes)}.")
+            parts.append(f"All of these endpoints may return {_linked(codes)}.")
         for operation in operations:
             parts += _endpoint(operation, documents, shared)
     parts += documents.section()

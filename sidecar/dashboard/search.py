@@ -57,9 +57,9 @@ class SearchParameters(Parameters):
 
 class Hit(Reply):
     kind: Literal["room", "template", "limit", "target", "webhook", "job", "resource", "visitor"]
-    """What was found."""
+    """The kind of the hit."""
     name: str
-    """The name; of a job the id, of a visitor the visitor number."""
+    """The name, the id of a job, or the number of a visitor."""
     of: str = ""
     """A resource's template, a job's target or a visitor's room."""
     id: str = ""
@@ -70,9 +70,9 @@ class Hit(Reply):
 
 class Hits(PageReply):
     hits: list[Hit]
-    """What was found. A page may be empty although more pages follow."""
+    """The hits. A page may be empty although more pages follow."""
     unavailable: list[Literal["redis", "database"]]
-    """What does not answer, so that it was not searched."""
+    """The stores that did not answer and were not searched."""
 
 
 #: Searches a part of Redis from a cursor on. Returns the next cursor ("": all was searched).

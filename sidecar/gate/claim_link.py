@@ -120,7 +120,7 @@ _NOT_OPEN = {
 async def show_claim(request: web.Request) -> web.Response:
     """Show the page of a claim link.
 
-    This request changes nothing and sets no cookie. The button on the page does both.
+    This request changes nothing and sets no cookie. The button on the page sends the POST request.
     """
     room = room_of(request)
     return _page_response(request, room, await _read_link(request, room))

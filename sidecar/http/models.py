@@ -147,7 +147,7 @@ class PageParameters(Parameters):
     after: str = ""
     """The `next` of the previous page."""
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
-    """How many entries the page has at most."""
+    """The maximum number of entries on the page."""
 
 
 class PageReply(Reply):

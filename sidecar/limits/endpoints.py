@@ -217,7 +217,7 @@ async def set_value(
 async def unset_value(request: web.Request, path: schemas.ValueAddress) -> schemas.KeyValue:
     """Reset a key's limit to the configured value.
 
-    For operators.
+    Only operators may do this.
     """
     limit, key = _find_limit_and_key(request, path)
     await limit.store.set_value(key, None)

@@ -29,26 +29,26 @@ edge listener through the proxy, under `/_waitroom/`; the ops listener, which se
 document, is private.
 
 Errors are problem documents (RFC 9457). Times named `..._at` are ISO 8601 with a zone, those \
-named `..._ms` are ms since 1970; both by the clock of Redis. Durations are seconds. Where a query \
-names a parameter twice, the first counts. What cannot be read as HTTP is answered with a 400 in \
-plain text, an unknown address with a 404, a method that an address does not know with a 405. \
+named `..._ms` are ms since 1970; both by the clock of Redis. Durations are in seconds. If a query \
+names a parameter twice, the first one counts. A request that is not HTTP gets a 400 in \
+plain text, an unknown URL with a 404, and a method that a URL does not support with a 405. \
 Later versions may add members to documents.
 
 Pages and their files (`/dashboard`, the waiting page) are not described here.\
 """
 _TAGS = {
-    "visitor": "At your site, below `/_waitroom/`, through the proxy. No token: the cookie "
-    "`waitroom_<room>` says who the visitor is.",
-    "proxy": "On the edge listener, for the proxy in front.",
-    "operations": "On the ops listener. No token.",
-    "administration": "On the ops listener, for operators.",
-    "leases": "On the ops listener, for programs: resources that few clients hold at a time.",
-    "limits": "On the ops listener, for programs: how often they may call something.",
-    "jobs": "On the ops listener, for programs: calls that Waitroom queues and makes.",
-    "targets": "On the ops listener: what jobs may call, and how often. Programs see targets, "
-    "operators change them.",
-    "webhooks": "On the ops listener, for operators: what was sent to them, and what failed.",
-    "history": "On the ops listener, for operators, where `history` is set: who queued when.",
+    "visitor": "Endpoints of your site, below `/_waitroom/`, through the proxy. No token needed: "
+    "the cookie `waitroom_<room>` identifies the visitor.",
+    "proxy": "Endpoints of the edge listener, for the proxy in front of the replicas.",
+    "operations": "Endpoints of the ops listener that need no token.",
+    "administration": "Endpoints of the ops listener, for operators.",
+    "leases": "Endpoints of the ops listener, for programs that lease resources.",
+    "limits": "Endpoints of the ops listener, for programs that limit their calls.",
+    "jobs": "Endpoints of the ops listener, for programs that submit jobs.",
+    "targets": "Endpoints of the ops listener for the targets of jobs. Programs can read targets, "
+    "and operators can change them.",
+    "webhooks": "Endpoints of the ops listener, for operators: messages sent, waiting and failed.",
+    "history": "Endpoints of the ops listener, for operators, if `history` is set.",
 }
 #: The servers of the endpoints that are not on the ops listener, by tag.
 _SERVERS = {
@@ -68,20 +68,20 @@ _HEADERS = {"Cache-Control": "max-age=300"}
 _OPERATOR = {
     "name": "X-Waitroom-Operator",
     "in": "header",
-    "description": "Who says so, for the log: 64 characters at most. Ignored with a session of the "
-    "dashboard.",
+    "description": "The operator's name for the log, at most 64 characters. It is ignored with a "
+    "session of the dashboard.",
     "schema": {"type": "string"},
     "required": False,
 }
 _RESPONSE_HEADERS: Json = {
     "RetryAfter": {
-        "description": "Seconds.",
+        "description": "How many seconds to wait before a retry.",
         "required": True,
         "schema": {"type": "integer", "minimum": 1},
     },
     "RateLimitPolicy": {
         "description": "As in draft-ietf-httpapi-ratelimit-headers: `q`, the key's limit; `w`, "
-        "its window, where that has whole seconds. Not where nothing is limited.",
+        "its window, if that has whole seconds. Missing if there is no limit.",
         "schema": {
             "type": "string",
             "pattern": '^"[a-z0-9_-]+";q=[0-9]+(;w=[0-9]+|;qu="concurrent-requests")?$',
@@ -89,8 +89,8 @@ _RESPONSE_HEADERS: Json = {
         "example": '"pay";q=20;w=1',
     },
     "RateLimit": {
-        "description": "From the same draft: `r`, how much may go now; `t`, in how many "
-        "seconds all of it may again; after a refusal, when to ask again.",
+        "description": "From the same draft: `r`, how many calls are left; `t`, the seconds until "
+        "the whole limit is available or, after a refusal, until a retry.",
         "schema": {"type": "string", "pattern": '^"[a-z0-9_-]+";r=[0-9]+(;t=[0-9]+)?$'},
         "example": '"pay";r=3;t=1',
     },
@@ -102,20 +102,20 @@ _SECURITY_SCHEMES = {
     "service": {
         "type": "http",
         "scheme": "bearer",
-        "description": "The `service_token` or one of `tokens`, for programs, as far as its "
-        "`scopes` go. The `admin_token` will do too.",
+        "description": "For programs: the `service_token` or one of `tokens`, within its `scopes`. "
+        "The `admin_token` is accepted too.",
     },
     "session": {
         "type": "apiKey",
         "in": "cookie",
         "name": COOKIE,
-        "description": "Of an operator who logged in at /dashboard.",
+        "description": "The session of an operator who logged in at /dashboard.",
     },
     "csrf": {
         "type": "apiKey",
         "in": "header",
         "name": CSRF_HEADER,
-        "description": "With a session's changes; /dashboard/session has it.",
+        "description": "Required for changes with a session. /dashboard/session returns it.",
     },
 }
 

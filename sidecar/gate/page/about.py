@@ -30,11 +30,11 @@ class About(Reply):
 
     room: str
     claim_seconds: _Seconds | None = None
-    """How long a call is held at least, for a page that does not poll (up to claim_window)."""
+    """The minimum time that a call is held for a page that does not poll (up to claim_window)."""
     session_seconds: _Seconds | None = None
     """How long a session lasts (session_duration)."""
     session_max_seconds: _Seconds | None = None
-    """The longest time that a session lasts with renewals (session_max_duration)."""
+    """The maximum duration of a session with renewals (session_max_duration)."""
     is_renewed: bool = True
     """True if each request restarts session_seconds."""
     place_seconds: _Seconds | None = None
@@ -46,7 +46,7 @@ class About(Reply):
     lines: dict[str, dict[str, str]] = Field(default={})
     """The labels of the sub-queues that the page shows, by name and language (lines)."""
     footer: tuple[Link, ...] = ()
-    """The links below the page. If empty, the page shows the links in its file."""
+    """The links at the bottom of the page. If empty, the page shows the links in its file."""
 
 
 ENDPOINTS = Endpoints("visitor")
