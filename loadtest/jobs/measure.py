@@ -14,13 +14,12 @@ from typing import NamedTuple
 
 import uvloop
 
-from loadtest import databases
+from loadtest import databases, machine
 from loadtest.amount import option
 from loadtest.jobs import idle
 from loadtest.jobs.idle import OWN_DELAY_S, Idle
 from loadtest.jobs.systems import CONCURRENCY, LIST_LENGTH, Arq, System, Waitroom, install_arq
 from loadtest.jobs.target import Counter, CountingNginx
-from loadtest.machine import cpu_ns
 from loadtest.report import Report, Target, render
 from loadtest.rounds import Rounds
 from tests.support.site import SocketRedis
@@ -76,6 +75,14 @@ class Rate:
 
     per_second: float
     cpu_us: dict[str, float]
+
+
+class Sample(NamedTuple):
+    """The calls of the target so far, the time, and the CPU time by kind of process."""
+
+    calls: int
+    at_s: float
+    cpu_ns: dict[str, int]
 
 
 class Single(NamedTuple):
@@ -143,7 +150,7 @@ class _Measurement:
     def __init__(
         self, figures: Figures, counter: Counter, single: SingleTarget, redis: int
     ) -> None:
-        self._figures, self._amount = figures, figures.amount
+        self._figures, self._amount, self._rates = figures, figures.amount, figures.rates
         self._counter, self._single, self._redis = counter, single, redis
 
     async def measure_round(self, system: System) -> None:
@@ -155,26 +162,25 @@ class _Measurement:
         if isinstance(system, Waitroom):
             submissions["submit list"] = partial(system.submit_list, jobs)
         for what, submit in submissions.items():
-            began_s, cpu = time.monotonic(), self._read_cpu(system)
-            first, last = await submit()
-            assert first >= began_s
-            self._figures.rates.add(
-                (what, system.name), _rate(jobs, last - first, cpu, self._read_cpu(system))
-            )
+            before = await self._sample(system)
+            first_s, last_s = await submit()
+            assert first_s >= before.at_s
+            after = (await self._sample(system))._replace(at_s=last_s)
+            rate = _rate(jobs, before._replace(at_s=first_s), after)
+            self._rates.add((what, system.name), rate)
         queued = jobs * len(submissions)
         async with self.working(system):
-            self._figures.rates.add(("execute", system.name), await self._execute(system, queued))
+            self._rates.add(("execute", system.name), await self._execute(system, queued))
             await self.run_single_jobs(system, "watched")
             if isinstance(system, Waitroom):
                 await self.run_single_jobs(system, "reported")
-            self._figures.rates.add(("both", system.name), await self._submit_and_execute(system))
+            self._rates.add(("both", system.name), await self._submit_and_execute(system))
         done = await system.count_done()
         expected = queued + jobs
         expected += self._amount.singles * (1 + isinstance(system, Waitroom))
         if done != expected:
-            self._figures.rates.problems.append(
-                f"{system.name}: {done:,} of {expected:,} jobs were done"
-            )
+            problem = f"{system.name}: {done:,} of {expected:,} jobs were done"
+            self._rates.problems.append(problem)
 
     async def find_fastest_delay(self, arq: Arq, *, quick: bool) -> float:
         """Return the poll_delay with which arq's worker is fastest."""
@@ -200,37 +206,42 @@ class _Measurement:
 
     async def _execute(self, system: System, queued: int) -> Rate:
         """Measure how a worker that was just started executes `queued` jobs."""
-        samples: list[tuple[int, float, dict[str, int]]] = []
-        ends_s = time.monotonic() + START_S + queued / 20
-        calls = 0
-        while calls < queued and time.monotonic() < ends_s:
-            await asyncio.sleep(COUNT_S)
-            calls = await self._counter.count_calls()
-            samples.append((calls, time.monotonic(), self._read_cpu(system)))
-        (first_calls, first_s, first_cpu), (last_calls, last_s, last_cpu) = (
-            next((sample for sample in samples if sample[0] >= part * queued), samples[-1])
+        samples = await self._watch_calls(system, queued)
+        first, last = (
+            next((sample for sample in samples if sample.calls >= part * queued), samples[-1])
             for part in (FIRST, LAST)
         )
-        if calls < queued:
-            self._figures.rates.problems.append(
-                f"{system.name}: {calls:,} of {queued:,} jobs were called"
-            )
-        return _rate(last_calls - first_calls, last_s - first_s, first_cpu, last_cpu)
+        return _rate(last.calls - first.calls, first, last)
 
     async def _submit_and_execute(self, system: System) -> Rate:
         """Measure a worker that works while jobs are submitted."""
-        before = await self._counter.count_calls()
-        cpu = self._read_cpu(system)
-        submitting = asyncio.create_task(system.submit(self._amount.jobs, CALLERS[-1]))
-        ends_s = time.monotonic() + START_S + self._amount.jobs / 20
-        while (calls := await self._counter.count_calls() - before) < self._amount.jobs:
-            if time.monotonic() > ends_s:
-                self._figures.rates.problems.append(f"{system.name}: {calls:,} jobs were called")
-                break
+        await self._counter.start()
+        jobs, before = self._amount.jobs, await self._sample(system)
+        submitting = asyncio.create_task(system.submit(jobs, CALLERS[-1]))
+        last = (await self._watch_calls(system, jobs))[-1]
+        began_s, _ = await submitting
+        return _rate(last.calls, before._replace(at_s=began_s), last)
+
+    async def _watch_calls(self, system: System, jobs: int) -> list[Sample]:
+        """Return samples until the target has been called so often."""
+        samples = [await self._sample(system)]
+        ends_s = time.monotonic() + START_S + jobs / 20
+        while samples[-1].calls < jobs and time.monotonic() < ends_s:
             await asyncio.sleep(COUNT_S)
-        ended_s = time.monotonic()
-        first, _ = await submitting
-        return _rate(calls, ended_s - first, cpu, self._read_cpu(system))
+            samples.append(await self._sample(system))
+        if samples[-1].calls < jobs:
+            problem = f"{system.name}: {samples[-1].calls:,} of {jobs:,} jobs were called"
+            self._rates.problems.append(problem)
+        return samples
+
+    async def _sample(self, system: System) -> Sample:
+        kinds = {**system.pids, "Redis": [self._redis]}
+        # Waitroom's caller is this process. Its children are all other processes.
+        cpu_ns = {
+            kind: machine.cpu_ns(pids, with_children=kind != "caller")
+            for kind, pids in kinds.items()
+        }
+        return Sample(await self._counter.count_calls(), time.monotonic(), cpu_ns)
 
     async def run_single_jobs(self, system: System, way: str) -> None:
         singles = self._figures.singles.setdefault((system.name, way), [])
@@ -245,19 +256,13 @@ class _Measurement:
         """Return when the target of single jobs was called last, by the monotonic clock."""
         return max((call["began_ns"] / 1e9 for call in self._single.calls()), default=0.0)
 
-    def _read_cpu(self, system: System) -> dict[str, int]:
-        """Return the CPU time by kind of process, in ns."""
-        kinds = {**system.pids, "Redis": [self._redis]}
-        # Waitroom's caller is this process. Its children are all other processes.
-        return {kind: cpu_ns(pids, with_children=kind != "caller") for kind, pids in kinds.items()}
 
-
-def _rate(jobs: int, seconds: float, before: dict[str, int], after: dict[str, int]) -> Rate:
+def _rate(jobs: int, before: Sample, after: Sample) -> Rate:
     cpu_us = {
-        kind: (after[kind] - before[kind]) / 1000 / max(1, jobs)
-        for kind in before.keys() & after.keys()
+        kind: (after.cpu_ns[kind] - before.cpu_ns[kind]) / 1000 / max(1, jobs)
+        for kind in before.cpu_ns.keys() & after.cpu_ns.keys()
     }
-    return Rate(jobs / max(seconds, 1e-6), cpu_us)
+    return Rate(jobs / max(after.at_s - before.at_s, 1e-6), cpu_us)
 
 
 def report(figures: Figures) -> Report:
