@@ -143,7 +143,8 @@ class ShopSite(Site):
     def read_views(self, since_s: float) -> Iterator[View]:
         for line in (self.folder / "views.log").read_text().splitlines():
             moment, status, taken = line.split(" ", 2)
-            yield View(float(moment) - since_s, float(taken), status == "200")
+            if taken != "-":  # the visitor was gone before the shop was asked
+                yield View(float(moment) - since_s, float(taken), status == "200")
 
 
 def _health() -> tuple[str, str]:

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-from loadtest.machine import busy_seconds, cpu_seconds
+from loadtest.machine import busy_seconds, cpu_ns
 from loadtest.verdict import FIGURES_BEGIN
 from tests.support.processes import Process, free_port, wait_until
 from tests.support.site import ROOT, Site
@@ -47,7 +47,7 @@ class Generator(Process):
 
     def wait_until_warm(self) -> None:
         """Wait until the figures begin, which is after `warm_up` seconds."""
-        wait_until(lambda: FIGURES_BEGIN in self.output, "figures", self._seconds, of=self)
+        wait_until(lambda: FIGURES_BEGIN in self.output, "figures", self._seconds + 60, of=self)
 
     def finish(self) -> dict[str, Any]:
         """Wait until Locust ends by itself. Return its report."""
@@ -80,11 +80,11 @@ def measure_load(
 def _cpu_by_part(site: Site, generator: Generator) -> dict[str, float]:
     """Return the CPU seconds so far by part. The last value is that of the whole machine."""
     return {
-        "nginx": cpu_seconds([site.nginx.pid]),
-        "replicas": cpu_seconds(replica.pid for replica in site.replicas),
-        "Redis": cpu_seconds([site.redis.pid]),
-        "site": cpu_seconds([site.origin.pid]),
-        "load generator": cpu_seconds([generator.pid]),
+        "nginx": cpu_ns([site.nginx.pid]) / 1e9,
+        "replicas": cpu_ns(replica.pid for replica in site.replicas) / 1e9,
+        "Redis": cpu_ns([site.redis.pid]) / 1e9,
+        "site": cpu_ns([site.origin.pid]) / 1e9,
+        "load generator": cpu_ns([generator.pid]) / 1e9,
         "everything else": busy_seconds(with_steal=True),
     }
 

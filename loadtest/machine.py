@@ -23,20 +23,15 @@ def describe() -> str:
     )
 
 
-def cpu_seconds(
-    pids: Iterable[int], *, with_children: bool = True, with_ended: bool = False
-) -> float:
-    """Return the user and system time of these processes and their living children.
-
-    A process that has ended counts nothing, unless `with_ended` (and it was waited for).
-    Resolution: one tick, mostly 10 ms.
-    """
-    counted = _families(pids) if with_children else pids
-    return sum(_ticks(pid, with_ended=with_ended) for pid in counted) / _TICKS_PER_S
+def cpu_seconds(pid: int) -> float:
+    """Return the user and system time of a process and all its children, including those that have
+    ended and were waited for."""
+    return sum(map(_read_ticks, _families([pid]))) / _TICKS_PER_S
 
 
 def cpu_ns(pids: Iterable[int], *, with_children: bool = True) -> int:
-    """Return the CPU time, to the nanosecond, of all threads that these processes have now."""
+    """Return the CPU time, to the nanosecond, of all threads that these processes and their
+    children have now."""
     total = 0
     for pid in _families(pids) if with_children else pids:
         for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
@@ -79,14 +74,13 @@ def _children(pid: int) -> list[int]:
         return []
 
 
-def _ticks(pid: int, *, with_ended: bool) -> int:
+def _read_ticks(pid: int) -> int:
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return 0
     # utime, stime, and the same of children that have ended
-    fields = text.rpartition(")")[2].split()[11 : 15 if with_ended else 13]
-    return sum(map(int, fields))
+    return sum(map(int, text.rpartition(")")[2].split()[11:15]))
 
 
 def _field(path: str, name: str) -> str:

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from loadtest.machine import busy_seconds, cpu_seconds
+from loadtest.machine import busy_seconds, cpu_ns, cpu_seconds
 
 _ROOT = Path(__file__).resolve().parents[1]
 #: Folders for reports of full measurements, and of partial or disturbed ones.
@@ -67,7 +67,7 @@ def begin(folder: Path) -> Watch:
 
 def _others_s() -> float:
     """Return the CPU seconds of all processes except this one and its descendants."""
-    return busy_seconds() - cpu_seconds([os.getpid()], with_ended=True)
+    return busy_seconds() - cpu_seconds(os.getpid())
 
 
 def _busiest() -> list[str]:
@@ -81,7 +81,7 @@ def _busiest() -> list[str]:
 
 def _cpu_s_by_pid() -> dict[int, float]:
     pids = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
-    return {pid: cpu_seconds([pid], with_children=False) for pid in pids}
+    return {pid: cpu_ns([pid], with_children=False) / 1e9 for pid in pids}
 
 
 def _name(pid: int) -> str:

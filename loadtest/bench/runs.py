@@ -16,7 +16,7 @@ from email.message import Message
 from pathlib import Path
 from typing import ClassVar
 
-from loadtest.machine import cpu_seconds, peak_memory_mb
+from loadtest.machine import cpu_ns, peak_memory_mb
 from loadtest.rounds import Rounds
 from tests.support.site import Servers, Site
 
@@ -335,4 +335,4 @@ def measure(system: System, workload: str, *, warm_s: int, seconds: int) -> Run 
 
 
 def _cpu(system: System) -> dict[str, float]:
-    return {kind: cpu_seconds(pids) for kind, pids in system.pids.items()}
+    return {kind: cpu_ns(pids) / 1e9 for kind, pids in system.pids.items()}

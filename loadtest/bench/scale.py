@@ -33,6 +33,7 @@ from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.visitors.model import Standing, Ticket
 from sidecar.visitors.tokens import new_visitor
+from tests.support.rooms import RedisTime
 
 BATCH = 64
 CAP = 1_000
@@ -43,16 +44,7 @@ ALONE = 32
 POLLS, JOINS = f"poll, {BATCH} a batch", f"join, full room, {BATCH} a batch"
 
 
-class Now:
-    """Redis' time, which the measurement sets."""
-
-    ms = NOW_MS
-
-    def __call__(self) -> int:
-        return self.ms
-
-
-def replicas(redis: Redis, room: str, now: Now, cap: int = CAP) -> list[RoomStore]:
+def replicas(redis: Redis, room: str, now: RedisTime, cap: int = CAP) -> list[RoomStore]:
     """Create the stores that send scripts at the same time."""
     settings = RoomSettings(total_active_users=cap)
     return [room_store(redis, room, settings, now_ms=now) for _ in range(ALONE)]
@@ -87,7 +79,7 @@ class Size:
 
 async def measure_size(number: int, *, polls: int) -> Size:
     """Measure a room in which `number` visitors wait."""
-    now = Now()
+    now = RedisTime(NOW_MS)
     async with redis_server() as server:
         stores = replicas(server.redis, "scale", now)
         store = stores[0]
@@ -114,7 +106,7 @@ async def measure_size(number: int, *, polls: int) -> Size:
 async def _poll(
     server: Server,
     stores: Sequence[RoomStore],
-    now: Now,
+    now: RedisTime,
     line: list[tuple[int, Ticket]],
     polls: int,
 ) -> None:
@@ -126,14 +118,14 @@ async def _poll(
         async with server.cost(f"poll, {size} a batch") as meter:
             for _ in range(number // together):
                 some = [heapq.heappop(entries) for _ in range(together)]
-                now.ms = max(now.ms, some[-1][0])
+                now.now_ms = max(now.now_ms, some[-1][0])
                 standings = await meter.script(
                     beats(asked, [ticket for _, _, ticket in some]),
                     visitors=together,
                     scripts=len(asked),
                 )
                 for (_, i, ticket), standing in zip(some, standings, strict=True):
-                    heapq.heappush(entries, (now.ms + standing.refresh_ms, i, ticket))
+                    heapq.heappush(entries, (now.now_ms + standing.refresh_ms, i, ticket))
     line[:] = [(due, ticket) for due, _, ticket in entries]
 
 
@@ -154,13 +146,13 @@ def _choose_stores(stores: Sequence[RoomStore], size: int) -> tuple[Sequence[Roo
 
 
 async def _sweep(
-    server: Server, store: RoomStore, now: Now, line: list[tuple[int, Ticket]], number: int
+    server: Server, store: RoomStore, now: RedisTime, line: list[tuple[int, Ticket]], number: int
 ) -> int:
     """Make `number` random visitors silent, and sweep them."""
     silent = [ticket.visitor for _, ticket in random.sample(line, number)]
     due = room_key("scale", "due")
     for some in by_thousand(silent):
-        await server.redis.zadd(due, dict.fromkeys(some, now.ms - 300_000), xx=True)
+        await server.redis.zadd(due, dict.fromkeys(some, now.now_ms - 300_000), xx=True)
     removed, more = 0, True
     async with server.cost("sweep") as meter:
         while more:

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import redis
 
@@ -187,7 +187,7 @@ class QueueingSystem(System):
 
     def _connect(self) -> None:
         """Open a connection to the Redis of `site`."""
-        self._redis = redis.Redis(unix_socket_path=str(self.site.redis_socket))
+        self._redis: Any = redis.Redis(unix_socket_path=str(self.site.redis_socket))
         self._stack.callback(self._redis.close)
 
     #: Whether nginx may cache responses to polls, and whether all requests of a flood take places.

@@ -10,7 +10,6 @@ import http.client
 import json
 import statistics
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import redis.asyncio
@@ -32,6 +31,7 @@ from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.model import Pass, QueueOutcome, Standing, Ticket
 from sidecar.visitors.tokens import Tokens, new_visitor
 from tests.support.site import BY_DEFAULT, SECRET, TO_ORIGIN, Site, gated
+from tests.support.visitors import call_in_batches, pass_of, ticket_of
 
 #: Number of newcomers per second and replica that raises the shield of the flooded room.
 SHIELD = 50
@@ -127,11 +127,12 @@ class Waitroom(QueueingSystem):
 
     def _enter(self, room: str, number: int, outcome: QueueOutcome) -> list[Ticket | Pass]:
         """Let newcomers join by the script of Waitroom. Return their tokens."""
-        entered = asyncio.run(_enter(self.site.redis_socket, room, number))
-        for _, standing in entered:
-            if standing.outcome is not outcome:
-                raise RuntimeError(f"{room}: {standing.outcome.name} instead of {outcome.name}")
-        return [_token(visitor, standing) for visitor, standing in entered]
+        visitors = [new_visitor() for _ in range(number)]
+        standings = asyncio.run(_enter(str(self.site.redis_socket), room, visitors))
+        if outcomes := {standing.outcome for standing in standings} - {outcome}:
+            raise RuntimeError(f"{room}: {outcomes} instead of {outcome.name}")
+        token_of = pass_of if outcome is QueueOutcome.ADMITTED else ticket_of
+        return list(map(token_of, visitors, standings))
 
 
 def _polls(room: str, tokens: Sequence[Ticket | Pass]) -> list[Request]:
@@ -143,26 +144,7 @@ def _cookies(room: str, tokens: Sequence[Ticket | Pass]) -> list[str]:
     return [f"{signer.cookie_name}={signer.write(token)}" for token in tokens]
 
 
-async def _enter(socket: Path, room: str, number: int) -> list[tuple[str, Standing]]:
-    client = redis.asyncio.Redis(unix_socket_path=str(socket))
-    store = room_store(client, room, RoomSettings(**_settings(room)))
-    entered: list[tuple[str, Standing]] = []
-    try:
-        while len(entered) < number:
-            visitors = [new_visitor() for _ in range(min(_AT_ONCE, number - len(entered)))]
-            standings = await asyncio.gather(*(store.enter(visitor) for visitor in visitors))
-            entered += zip(visitors, standings, strict=True)
-    finally:
-        await client.aclose()
-    return entered
-
-
-def _token(visitor: str, standing: Standing) -> Ticket | Pass:
-    if standing.outcome is QueueOutcome.ADMITTED:
-        return Pass(
-            visitor, standing.order, standing.now_ms, standing.epoch,
-            started_ms=standing.started_ms,
-            renewed_ms=standing.now_ms,
-            expires_ms=standing.expires_ms,
-        )  # fmt: skip
-    return Ticket(visitor, standing.order, standing.now_ms, standing.epoch)
+async def _enter(socket: str, room: str, visitors: Sequence[str]) -> list[Standing]:
+    async with redis.asyncio.Redis(unix_socket_path=socket) as client:
+        store = room_store(client, room, RoomSettings(**_settings(room)))
+        return await call_in_batches(store.enter, visitors)

@@ -135,14 +135,14 @@ async def measure(amount: Amount) -> Figures:
 async def _measure(case: Case, server: Server, amount: Amount) -> Run:
     await server.redis.flushall()
     await case.run(amount.warming_s)
-    redis_ns, asking_s = server.cpu_ns(), time.process_time()
-    replica_s, began = machine.cpu_seconds(case.pids), time.perf_counter()
+    redis_ns, asking_ns = server.cpu_ns(), time.process_time_ns()
+    replica_ns, began = machine.cpu_ns(case.pids), time.perf_counter()
     decisions, granted = await case.run(amount.seconds)
     seconds = time.perf_counter() - began
     return Run(
         decisions, granted, seconds, (server.cpu_ns() - redis_ns) / 1000 / decisions,
-        (time.process_time() - asking_s) * 1_000_000 / decisions,
-        (machine.cpu_seconds(case.pids) - replica_s) * 1_000_000 / decisions,
+        (time.process_time_ns() - asking_ns) / 1000 / decisions,
+        (machine.cpu_ns(case.pids) - replica_ns) / 1000 / decisions,
     )  # fmt: skip
 
 

@@ -1,21 +1,26 @@
 """Lets visitors join, poll and enter a room by its store, and deletes the room's keys."""
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from sidecar.rooms.redis_keys import room_key, room_keys
-from sidecar.visitors.model import Pass, QueueOutcome, Ticket
+from sidecar.visitors.model import Pass, QueueOutcome, Standing, Ticket
 from sidecar.visitors.tokens import new_visitor
 
 #: Number of requests that the store sends to Redis in one script.
 BATCH = 64
 
+Item = TypeVar("Item")
+Reply = TypeVar("Reply")
 
-def ticket_of(visitor, standing):
+
+def ticket_of(visitor: str, standing: Standing) -> Ticket:
     return Ticket(visitor, standing.order, standing.now_ms, standing.epoch)
 
 
-def pass_of(visitor, standing):
+def pass_of(visitor: str, standing: Standing) -> Pass:
     return Pass(
         visitor, standing.order, standing.now_ms, standing.epoch,
         started_ms=standing.started_ms,
@@ -37,10 +42,12 @@ async def beat_all(store, tickets):
     return await call_in_batches(store.beat, tickets)
 
 
-async def call_in_batches(function, items):
+async def call_in_batches(
+    function: Callable[[Item], Awaitable[Reply]], items: Sequence[Item]
+) -> list[Reply]:
     """Call an async function with each item, and return the results in order. The calls run in
     batches that are small enough for the store's timeout."""
-    replies = []
+    replies: list[Reply] = []
     for start in range(0, len(items), BATCH):
         replies += await asyncio.gather(*map(function, items[start : start + BATCH]))
     return replies

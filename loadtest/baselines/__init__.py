@@ -1,1 +1,0 @@
-"""What we are measured against: other ways to hold visitors back, written as well as we can."""
