@@ -157,7 +157,7 @@ class Numbers(Reply):
     status_url: Annotated[str | None, optional] = None
     """The path of the visitor's status."""
     join_url: Annotated[str | None, optional] = None
-    """The path with which to join the queue."""
+    """The path for joining the queue."""
 
 
 # For visitors -------------------------------------------------------------------------------------

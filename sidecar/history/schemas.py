@@ -165,8 +165,8 @@ class Change(Reply):
     text: str
     """What the operator did, in words."""
     changes: dict[str, SettingChange] | None = None
-    """The values before and after a change of settings, by setting. null: the values before are not
-    known here. Not in CSV."""
+    """The values before and after a change of settings, by setting. null: the previous values are
+    not known here. Not in CSV."""
 
 
 class RoomChanges(InPeriod, PageReply):
@@ -244,8 +244,8 @@ class Report(Reply):
     moved: int = 0
     """Visitors whom an operator moved."""
     estimates: int = 0
-    """Wait estimates, for a few visitors per minute, that are compared with the actual waits: at
-    most the first 100,000."""
+    """How many wait estimates, for a few visitors per minute, were compared with the actual waits:
+    at most 100,000."""
     estimates_held: Share | None = None
     """The share of these estimates whose range contained the actual wait."""
     estimate_error_p50: float | None = None

@@ -193,7 +193,7 @@ class LeasedResource(Reply):
     name: str
     """The resource's name."""
     holders: list[LeaseHolder]
-    """The holders, ordered by the ends of their leases."""
+    """The holders, ordered by when their leases end."""
     held: int
     """How many holders have a lease or were called to take one."""
     oldest_at: Time | None

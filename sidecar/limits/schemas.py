@@ -90,7 +90,7 @@ class AcquireParameters(LimitAddress):
 
 class AcquireHeaders(Headers):
     idempotency_key: str | None = None
-    """The same as `id` of a single call, with or without quotes. They must not differ."""
+    """The same as `id` of a single call, with or without quotes. The two must match."""
 
 
 class ValueAddress(LimitAddress):
@@ -245,7 +245,7 @@ class KeyValue(Reply):
     limit: int
     """The key's limit. -1: no limit."""
     warning: Annotated[str | None, optional] = None
-    """Why this key can never occur in a call that sends fields, if this is so."""
+    """A warning, if no call that sends fields can have this key."""
 
 
 class KeyCounts(PageReply):
@@ -263,7 +263,7 @@ class MinuteDecisions(Reply):
     allowed: int
     """How many calls could proceed at once."""
     paced: int
-    """How many calls had to wait for their moment."""
+    """How many calls had to wait for their time."""
     refused: int
     """How many calls were refused."""
 

@@ -12,7 +12,7 @@ NO_DRAW = Kind(
     "no_draw",
     404,
     "No draw",
-    "The room has no event with that name and a pre-queue.",
+    "The room has no event with a pre-queue and that name.",
     "Check the event's name: `waitroom rooms events ROOM`.",
 )
 NOT_DRAWN_YET = Kind(

@@ -31,7 +31,7 @@ class Hold(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     until: Moment
-    """When the hold ends. In the two minutes after it, at most half of the cap is let in per
+    """When the hold ends. For two minutes after that, at most half of the cap is admitted per
     minute."""
     why: str = Field(default="", max_length=200, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")
     """The reason, for operators."""

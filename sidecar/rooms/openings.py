@@ -43,13 +43,13 @@ class RoomEvent(BaseModel):
     timezone: str = "UTC"
     """The time zone of the times below that have no UTC offset."""
     prequeue_from: Moment | None = None
-    """When the pre-queue begins: before `opens_at`. From then on, visitors join, and their places
-    are drawn by lot at the opening. None: nobody can join before the opening."""
+    """When the pre-queue begins, which must be before `opens_at`. From then on, visitors join, and
+    their places are drawn by lot at the opening. None: nobody can join before the opening."""
     opens_at: Moment
     """When the room opens. From then on, visitors are admitted."""
     closes_at: Moment | None = None
-    """When the event ends: after `opens_at`. From then on, `between_events` applies. None:
-    the room stays open until the next event begins."""
+    """When the event ends, which must be after `opens_at`. From then on, `between_events` applies.
+    None: the room stays open until the next event begins."""
     total_active_users: Count | None = Field(default=None, ge=0, le=10_000_000)
     """Replaces the room's own `total_active_users` from `opens_at` to `closes_at`."""
     new_users_per_minute: Count | None = Field(default=None, ge=1, le=10_000_000)

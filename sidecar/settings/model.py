@@ -132,7 +132,7 @@ class Settings(HistorySection):
     """The folder with the waiting page's files. None: the folder in the installed package. The
     folder from which nginx serves these files is set in nginx's `settings.conf`."""
     template_dir: Path = Path("templates")
-    """The folder with rooms' templates. It may be relative to the folder of the settings file."""
+    """The folder with rooms' templates, which may be relative to the settings file's folder."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The minimum level of messages in the log, which is written to standard error."""
     log_format: Literal["json", "console"] = "json"

@@ -96,7 +96,7 @@ class WebhookDelivery(Reply):
 
 class DeliveryCounts(Reply):
     waiting: Count
-    """Messages that wait to be sent."""
+    """Messages that are waiting to be sent."""
     delivered: Count
     """Stored messages that were delivered."""
     failed: Count
@@ -110,8 +110,8 @@ class WebhookState(DeliveryCounts):
     """The webhook's name in the settings."""
     state: WebhookStateName
     """`unused`: no message is stored. `delivers`: none waits. `waiting`: messages wait. `retrying`:
-    messages wait after a failed attempt. `failing`: nothing is delivered, after three failed
-    attempts in a row, or because the latest message was given up."""
+    messages wait after a failed attempt. `failing`: nothing is delivered, because three attempts in
+    a row failed or the latest message was given up."""
     failing_since: Time | None
     """Since when nothing is delivered. null: `state` is not `failing`."""
     host: str

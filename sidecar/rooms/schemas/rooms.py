@@ -97,7 +97,7 @@ class SiteState(Reply):
     text: str
     """The state in words."""
     ceiling: Count
-    """How many visitors may be inside, or might be with `mode = "on"`."""
+    """How many visitors may be inside, or could be with `mode = "on"`."""
     sustainable: Count | None
     """How many visitors the site can probably serve. null: it was never overloaded."""
     p90_seconds: Annotated[float, Field(ge=0)]
@@ -165,7 +165,7 @@ class Removed(RoomReply):
 
 class Step(Reply):
     step: Literal["prequeue_from", "opens_at", "closes_at"]
-    """The setting of the event that has this time."""
+    """The event's setting that contains this time."""
     phase: Phase
     """The phase that begins then."""
     at: Time

@@ -33,9 +33,9 @@ class SeriesStep(Reply):
     active: Count
     """Sessions at the end of the step, including those of called visitors."""
     cap: Count
-    """The cap at the end of the step; of an adaptive room, the ceiling, if that is lower."""
+    """The cap at the end of the step, or the ceiling of an adaptive room, if that is lower."""
     ceiling: Count | None
-    """How many visitors an adaptive room admitted or advised, at the end. null: not adaptive."""
+    """The limit that an adaptive room set or advised at the end. null: not adaptive."""
     p90: float | None
     """The p90 of the response times of the site behind an adaptive room, in seconds."""
     error_share: float | None
