@@ -1,5 +1,5 @@
 """README, install.md, upgrade.md and loadtest.md on a bare Debian 12 and a bare Ubuntu 24.04: what
-they say to type, typed as it stands. systemd boots the servers; no container engine is there.
+they say to type, typed as it stands. systemd boots the servers. test_docker.py types the rest.
 
 A root of the distribution's packages and nothing else. It takes minutes, and root, so it runs where
 BARE is set: make test-all BARE=1.
