@@ -8,12 +8,12 @@ BARE is set: make test-all BARE=1.
 import os
 import re
 import subprocess
-import textwrap
 from pathlib import Path
 
 import pytest
 
 from tests.install.compose import ROOT
+from tests.install.pages import block_after, blocks_of
 
 PACKAGES = "ca-certificates,curl,git,sudo,python3-venv,iproute2,procps,systemd-sysv,dbus"
 #: What stands for a user: an answer to apt, a site that is there, and the edits of its files.
@@ -63,14 +63,6 @@ ExecStart=bash /after.sh
 StandardOutput=file:/after.log
 StandardError=inherit
 """
-
-
-def block_after(words: str, page: str = "README.md") -> str:
-    """The first lines of a page, to be typed, after these words."""
-    text = (ROOT / page).read_text()
-    found = re.search(r"```sh\n(.*?) *```", text[text.index(words) :], re.DOTALL)
-    assert found
-    return textwrap.dedent(found[1])
 
 
 pytestmark = [
@@ -159,17 +151,6 @@ def test_a_server_by_the_pages(suite, tmp_path):
     )  # fmt: skip
     assert re.findall(r"^visitor (\d+)", said, re.MULTILINE) == ["200", "503", "503"]
     assert said.count("Everything is right.") == 2
-
-
-def blocks_of(page: str, heading: str) -> list[str]:
-    """The blocks to be typed below a heading of a page, up to the next heading of its level."""
-    text = (ROOT / page).read_text()
-    level = heading.split(maxsplit=1)[0]
-    section = re.split(rf"^{level} ", text[text.index(f"\n{heading}\n") + len(heading) :],
-                       flags=re.MULTILINE)[0]  # fmt: skip
-    return [
-        textwrap.dedent(block) for block in re.findall(r"```sh\n(.*?) *```", section, re.DOTALL)
-    ]
 
 
 @pytest.mark.timeout(1800)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.install.compose import COMPOSE, ROOT, SERVICES, read_dockerfile
-from tests.install.test_bare import block_after
+from tests.install.pages import block_after
 
 pytestmark = [
     pytest.mark.slow,
