@@ -127,15 +127,6 @@ class Step:
         }
         return {name: "" if value is None else str(value) for name, value in values.items()}
 
-    def __str__(self) -> str:
-        figures, cores = self.figures, self.cores.items()
-        return (
-            f"{self.replicas:>2} replicas, {self.users:>5} users: {self.rate:>6.0f} requests/s, "
-            f"mean {self.mean_ms:.0f} ms, peak {figures['peak_sessions']} sessions "
-            f"({figures['peak_inside']} at the origin), {figures['verdict']}; "
-            f"cores: {', '.join(f'{name} {used:.2f}' for name, used in cores)}"
-        )
-
 
 def measure_reports(amount: Amount) -> Iterator[Report]:
     replicas = min(amount.replicas, 2) if amount.cap == QUICK.cap else amount.replicas
@@ -145,7 +136,8 @@ def measure_reports(amount: Amount) -> Iterator[Report]:
     with in_memory():
         for count, users in _order(sorted({*amount.fewer, replicas}), amount.users, rounds):
             steps.append(_run_step(amount, count, users))
-            print(steps[-1], flush=True)
+            row = steps[-1].row(amount.cap).items()
+            print(", ".join(f"{name} {value}" for name, value in row), flush=True)
     yield report(amount, steps)
 
 
@@ -180,7 +172,7 @@ def report(amount: Amount, steps: Sequence[Step]) -> Report:
     shown = typical(steps)
     files: dict[str, Figure | str] = {"loadtest.csv": text.getvalue(), "loadtest.svg": _draw(shown)}
     broken = [step for step in steps if step.figures["verdict"] == WORDS[False]]
-    problems = [f"a verdict is broken: {step}" for step in broken]
+    problems = [f"broken: {step.replicas} replicas, {step.users} users" for step in broken]
     if amount == WHOLE:
         findings = [each for step in steps for each in step.figures["findings"]]
         tested = {each["promise"] for each in findings if each["kept"] is not None}

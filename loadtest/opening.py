@@ -16,9 +16,10 @@ from typing import Any
 import uvloop
 from redis.asyncio import Redis
 
+from loadtest import redis_server
 from loadtest.amount import option
 from loadtest.callers import ask_each
-from loadtest.redis_server import redis_server, room_store
+from loadtest.redis_server import room_store
 from loadtest.report import Report
 from loadtest.rounds import Rounds
 from sidecar.kit.clock import StoreClock
@@ -151,7 +152,7 @@ def make_replica(redis: Redis, settings: RoomSettings, clock: Clock, number: int
 
 async def measure_opening(amount: Amount) -> Opening:
     """Measure a round, with a new server."""
-    async with redis_server() as server:
+    async with redis_server.start() as server:
         redis, clock = server.redis, Clock(OPENS_MS - _LAST_POLL_MS)
         settings = settings_of(amount)
         rooms = [make_replica(redis, settings, clock, n) for n in range(amount.replicas)]

@@ -131,7 +131,7 @@ def room_store(redis: Redis, name: str, settings: RoomSettings, **more: Any) -> 
 
 
 @asynccontextmanager
-async def redis_server() -> AsyncIterator[Server]:
+async def start() -> AsyncIterator[Server]:
     options = ["--slowlog-log-slower-than", str(_SLOW_US), "--slowlog-max-len", "100000"]
     with SocketRedis(*options) as started:
         redis = connect(started.url, timeout_s=60)

@@ -17,16 +17,8 @@ from itertools import cycle
 from matplotlib.figure import Figure
 from redis.asyncio import Redis
 
-from loadtest.redis_server import (
-    NOW_MS,
-    Cost,
-    Server,
-    by_thousand,
-    fill_line,
-    fill_sessions,
-    redis_server,
-    room_store,
-)
+from loadtest import redis_server
+from loadtest.redis_server import Cost, Server, by_thousand, fill_line, fill_sessions, room_store
 from loadtest.report import OLD, OURS, PLAIN, Target, new_figure, render
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.settings import RoomSettings
@@ -79,8 +71,8 @@ class Size:
 
 async def measure_size(number: int, *, polls: int) -> Size:
     """Measure a room in which `number` visitors wait."""
-    now = RedisTime(NOW_MS)
-    async with redis_server() as server:
+    now = RedisTime(redis_server.NOW_MS)
+    async with redis_server.start() as server:
         stores = replicas(server.redis, "scale", now)
         store = stores[0]
         await fill_sessions(server.redis, "scale", CAP)

@@ -16,36 +16,12 @@ from pathlib import Path
 
 import uvloop
 
+from loadtest import databases, redis_server
 from loadtest.amount import option
-from loadtest.databases import (
-    LOADING,
-    SETTINGS,
-    STOP_S,
-    Database,
-    open_database,
-    size_mb,
-    versions,
-)
-from loadtest.history.load import Loaded, load, pick_visitors
-from loadtest.history.lookups import (
-    Durations,
-    Plan,
-    Sample,
-    Times,
-    explain,
-    look_up,
-    open_history,
-    summarize,
-)
-from loadtest.history.recording import (
-    STARTED,
-    Recording,
-    measure_event_bytes,
-    read_recording,
-)
-from loadtest.history.stays import DAYS, sizes
+from loadtest.history import lookups, recording
+from loadtest.history.load import DAYS, Loaded, load, pick_visitors, sizes
 from loadtest.machine import peak_memory_mb
-from loadtest.redis_server import fill_line, fill_sessions, redis_server, room_store
+from loadtest.redis_server import fill_line, fill_sessions, room_store
 from loadtest.report import Report
 from sidecar.history.lookups import find_visitor
 from sidecar.rooms.settings import RoomSettings
@@ -108,20 +84,20 @@ class Result:
 
     amount: Amount
     loaded: Loaded
-    samples: list[Sample]
+    samples: list[lookups.Sample]
     disk_mb: float
     #: Look-ups after restarts: the first of each kind and room, and all.
-    first: Durations = field(default_factory=dict)
-    cold: Durations = field(default_factory=dict)
-    warm: Durations = field(default_factory=dict)
+    first: lookups.Durations = field(default_factory=dict)
+    cold: lookups.Durations = field(default_factory=dict)
+    warm: lookups.Durations = field(default_factory=dict)
     #: Look-ups while a recorder writes into the hot room, and how many events a second it wrote.
-    written: Durations = field(default_factory=dict)
+    written: lookups.Durations = field(default_factory=dict)
     written_per_s: float = 0
-    live: Times | None = None
+    live: lookups.Times | None = None
     #: Plans with the title of their room.
-    explained: list[tuple[str, Plan]] = field(default_factory=list)
+    explained: list[tuple[str, lookups.Plan]] = field(default_factory=list)
     #: Runs by the kind of database.
-    recorded: dict[str, list[Recording]] = field(default_factory=dict)
+    recorded: dict[str, list[recording.Recording]] = field(default_factory=dict)
     bytes_per_event: float = 0
     reports: list[ReportCost] = field(default_factory=list)
     #: The machine's load when each part began.
@@ -135,11 +111,11 @@ class Result:
             if not plan.is_one_partition
         ]
 
-    def times(self, part: str) -> Iterator[tuple[str, str, Times]]:
+    def times(self, part: str) -> Iterator[tuple[str, str, lookups.Times]]:
         """Yield kind, room and statistics of the look-ups in a part, such as "warm"."""
-        durations: Durations = getattr(self, part)
+        durations: lookups.Durations = getattr(self, part)
         for (kind, room), durations_ms in durations.items():
-            yield kind, room, summarize(durations_ms)
+            yield kind, room, lookups.summarize(durations_ms)
 
     def begin(self, part: str) -> None:
         """Note and print the machine's load at the beginning of a part."""
@@ -157,7 +133,7 @@ def measure_reports(amount: Amount) -> Iterator[Report]:
 
 def measure(amount: Amount) -> Result:
     """Fill a MariaDB, look up visitors in it, and record into it and into the other databases."""
-    with open_database("mariadb", amount.home) as mariadb, SocketRedis() as redis:
+    with databases.open_database("mariadb", amount.home) as mariadb, SocketRedis() as redis:
         assert isinstance(mariadb, Mariadb)
         result = _fill(amount, mariadb)
         _measure_cold(result, mariadb)
@@ -172,24 +148,26 @@ def measure(amount: Amount) -> Result:
 
 def _fill(amount: Amount, mariadb: Mariadb) -> Result:
     load_before = os.getloadavg()[0]
-    mariadb.start(*LOADING)
+    mariadb.start(*databases.LOADING)
     uvloop.run(_migrate(mariadb.url, amount.partitions))
     rooms = sizes(amount.stays, amount.rooms)
     chosen = {"hot": rooms[0], "middling": rooms[len(rooms) // 10], "small": rooms[-1]}
     now_ms = int(time.time() * 1000)
     loaded = load(mariadb, rooms, now_ms=now_ms, with_events=amount.with_events)
     samples = [
-        Sample(size.room, title, size.stays, pick_visitors(mariadb, size.room, amount.lookups))
+        lookups.Sample(
+            size.room, title, size.stays, pick_visitors(mariadb, size.room, amount.lookups)
+        )
         for title, size in chosen.items()
     ]
-    result = Result(amount, loaded, samples, size_mb(mariadb.folder))
+    result = Result(amount, loaded, samples, databases.size_mb(mariadb.folder))
     result.loads["load"] = load_before
     print(f"{loaded.stays:,} stays in {loaded.seconds:.0f} s (load {load_before:.1f})", flush=True)
     return result
 
 
 async def _migrate(url: str, partitions: int) -> None:
-    async with open_history(url, partitions) as history:
+    async with lookups.open_history(url, partitions) as history:
         await history.migrate()
 
 
@@ -198,14 +176,14 @@ def _measure_cold(result: Result, mariadb: Mariadb) -> None:
     result.begin("cold")
     count = result.amount.cold
     for number in range(result.amount.restarts):
-        mariadb.close(STOP_S)
+        mariadb.close(databases.STOP_S)
         mariadb.start()
         start = number * count
         samples = [
             replace(s, visitors=list(islice(cycle(s.visitors), start, start + count)))
             for s in result.samples
         ]
-        durations = uvloop.run(look_up(mariadb.url, samples, begin=number, number=count))
+        durations = uvloop.run(lookups.look_up(mariadb.url, samples, begin=number, number=count))
         for key, durations_ms in durations.items():
             result.cold.setdefault(key, []).extend(durations_ms)
             result.first.setdefault(key, []).append(durations_ms[0])
@@ -213,30 +191,34 @@ def _measure_cold(result: Result, mariadb: Mariadb) -> None:
 
 async def _measure_warm(result: Result, url: str) -> None:
     amount = result.amount
-    async with open_history(url) as history:
+    async with lookups.open_history(url) as history:
         for sample in result.samples:
             for visitor in sample.visitors:  # so that the database has all their rows in memory
                 await find_visitor(history, sample.room, visitor)
     result.begin("warm")
-    result.warm = await look_up(url, result.samples, number=amount.lookups)
-    async with open_history(url) as history:
+    result.warm = await lookups.look_up(url, result.samples, number=amount.lookups)
+    async with lookups.open_history(url) as history:
         for sample in result.samples:
-            result.explained += [(sample.title, plan) for plan in await explain(history, sample)]
-    result.live = summarize(await _measure_live(amount.waiting, amount.lookups))
+            result.explained += [
+                (sample.title, plan) for plan in await lookups.explain(history, sample)
+            ]
+    result.live = lookups.summarize(await _measure_live(amount.waiting, amount.lookups))
 
 
 def _measure_while_written(result: Result, mariadb: Mariadb, redis: SocketRedis) -> None:
     """Look up visitors while a recorder writes into the hot room without a pause."""
     result.begin("while written")
     with _start_recorder(redis, mariadb, result.samples[0].room, 0) as recorder:
-        wait_until(lambda: STARTED in recorder.output, "a recorder", 60, of=recorder)
-        looking_up = look_up(mariadb.url, result.samples, number=result.amount.written)
+        wait_until(lambda: recording.STARTED in recorder.output, "a recorder", 60, of=recorder)
+        looking_up = lookups.look_up(mariadb.url, result.samples, number=result.amount.written)
         result.written = uvloop.run(looking_up)
         recorder.stop()
-    result.written_per_s = read_recording(recorder.output).per_s
+    result.written_per_s = recording.read_recording(recorder.output).per_s
 
 
-def _start_recorder(redis: SocketRedis, database: Database, room: str, events: int) -> Process:
+def _start_recorder(
+    redis: SocketRedis, database: databases.Database, room: str, events: int
+) -> Process:
     command = [sys.executable, "-m", "loadtest.history.recording", str(redis.socket), database.url,
                room, str(events)]  # fmt: skip
     return Process(command, log=database.folder / f"recorder-{room}.log")
@@ -266,7 +248,7 @@ def _measure_report(mariadb: Mariadb, room: str, period: str) -> ReportCost:
 async def _measure_live(waiting: int, number: int) -> list[float]:
     """Return how long Redis takes to find a visitor among `waiting`, ms, `number` times."""
     durations_ms = []
-    async with redis_server() as server:
+    async with redis_server.start() as server:
         await fill_sessions(server.redis, "hot", 1000)
         line = await fill_line(server.redis, "hot", waiting)
         store = room_store(server.redis, "hot", RoomSettings(total_active_users=1000))
@@ -284,28 +266,30 @@ async def _measure_live(waiting: int, number: int) -> list[float]:
 def _measure_recorder(result: Result, mariadb: Mariadb, redis: SocketRedis) -> None:
     """Record into each database in turn. MariaDB is already full."""
     amount = result.amount
-    result.bytes_per_event = uvloop.run(measure_event_bytes(str(redis.socket), amount.events))
+    result.bytes_per_event = uvloop.run(
+        recording.measure_event_bytes(str(redis.socket), amount.events)
+    )
     with ExitStack() as stack:
-        databases: list[Database] = [mariadb]
+        servers: list[databases.Database] = [mariadb]
         for kind in amount.others:
-            databases.append(stack.enter_context(open_database(kind, amount.home)))
-            uvloop.run(_migrate(databases[-1].url, amount.partitions))
+            servers.append(stack.enter_context(databases.open_database(kind, amount.home)))
+            uvloop.run(_migrate(servers[-1].url, amount.partitions))
         result.begin("record")
         for number in range(amount.rounds):
-            for database in databases:
+            for database in servers:
                 with _start_recorder(
                     redis, database, f"record-{number}", amount.events
                 ) as recorder:
                     wait_until(lambda: not recorder.running, "the events", 600)
-                run = read_recording(recorder.output)
+                run = recording.read_recording(recorder.output)
                 result.recorded.setdefault(database.kind, []).append(run)
                 print(f"{database.kind:12}{run.per_s:10,.0f} events/s", flush=True)
 
 
 def report(result: Result) -> Report:
     values = {
-        "result": result, "amount": result.amount, "days": DAYS, "settings": SETTINGS[0],
-        "versions": versions(), "statements": _format_statements(result),
+        "result": result, "amount": result.amount, "days": DAYS, "settings": databases.SETTINGS[0],
+        "versions": databases.versions(), "statements": _format_statements(result),
         "names": {"sqlite": "SQLite", "mariadb": "MariaDB", "postgresql": "PostgreSQL"},
     }  # fmt: skip
     return Report("history", values, result, problems=result.problems())

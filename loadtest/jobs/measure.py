@@ -1,6 +1,6 @@
 """`make bench-jobs`: what a job costs from submission to result, compared with the library arq.
 
-systems.py has the two systems, and target.py what they call. Both are measured in turn, with one
+systems.py has the two systems, and what they call. Both are measured in turn, with one
 redis-server. idle.py measures workers without jobs.
 """
 
@@ -18,8 +18,16 @@ from loadtest import databases, machine
 from loadtest.amount import option
 from loadtest.jobs import idle
 from loadtest.jobs.idle import OWN_DELAY_S, Idle
-from loadtest.jobs.systems import CONCURRENCY, LIST_LENGTH, Arq, System, Waitroom, install_arq
-from loadtest.jobs.target import Counter, CountingNginx
+from loadtest.jobs.systems import (
+    CONCURRENCY,
+    LIST_LENGTH,
+    Arq,
+    Counter,
+    CountingNginx,
+    System,
+    Waitroom,
+    install_arq,
+)
 from loadtest.report import Report, Target, render
 from loadtest.rounds import Rounds
 from tests.support.site import SocketRedis

@@ -1,4 +1,5 @@
-"""The two systems that are measured: Waitroom, and the library arq."""
+"""The two systems that are measured, Waitroom and the library arq, and the target of both: an nginx
+that answers 200 and counts its calls."""
 
 import asyncio
 import json
@@ -6,15 +7,17 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from loadtest.callers import Connections, ask_each, prepare
+from loadtest.callers import Connection, Connections, ask_each, prepare
 from loadtest.databases import Database
-from tests.support.processes import WAITROOM, Process
+from tests.support.processes import WAITROOM, Process, free_port, wait_until
 from tests.support.service import Service
+from tests.support.site import ROOT, Servers, answers, make_folder, origin_command
 
-ROOT = Path(__file__).resolve().parents[2]
 _NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
 #: How many calls each system makes at a time.
 CONCURRENCY = 50
@@ -34,6 +37,47 @@ url = "{bell}"
 private = true
 concurrency = {concurrency}
 """
+
+
+_LOCATIONS = 'location / { return 200 "ok"; } location = /count { stub_status; }'
+
+
+class CountingNginx(Servers):
+    """An nginx that is called at `url`."""
+
+    def _start(self) -> None:
+        self.folder, self._port = make_folder(self._stack), free_port()
+        self.url = f"http://127.0.0.1:{self._port}/"
+        nginx = self._run("nginx", origin_command(self.folder, self._port, _LOCATIONS))
+        wait_until(lambda: answers(self.url), "nginx", of=nginx)
+
+    @asynccontextmanager
+    async def counter(self) -> "AsyncIterator[Counter]":
+        connection = await Connection.open(self.url)
+        try:
+            yield Counter(connection)
+        finally:
+            connection.close()
+
+
+class Counter:
+    """Counts the calls of the target since `start`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        #: The target's requests before the counted calls: earlier ones, and those of this counter.
+        self._others = 0
+
+    async def start(self) -> None:
+        self._others = await self._count_requests()
+
+    async def count_calls(self) -> int:
+        self._others += 1
+        return await self._count_requests() - self._others
+
+    async def _count_requests(self) -> int:
+        body = await self._connection.ask(b"GET /count HTTP/1.1\r\nHost: target\r\n\r\n")
+        return int(body.split(b"requests\n")[1].split()[2])
 
 
 class System:

@@ -15,12 +15,12 @@ import uvloop
 from limits import RateLimitItemPerSecond
 from matplotlib.figure import Figure
 
-from loadtest import machine
+from loadtest import machine, redis_server
 from loadtest.amount import option
 from loadtest.limits import cases, race
 from loadtest.limits.cases import LIST, PAIRS, TASKS, Case
 from loadtest.limits.race import Race
-from loadtest.redis_server import Server, redis_server
+from loadtest.redis_server import Server
 from loadtest.report import OURS, PLAIN, Report, Target, count, draw_bars
 from loadtest.rounds import Rounds
 from sidecar.limits.model import Call
@@ -102,7 +102,7 @@ async def measure(amount: Amount) -> Figures:
     figures = Figures(amount, Rounds(amount.rounds))
     runs = figures.runs
     async with AsyncExitStack() as stack:
-        server = await stack.enter_async_context(redis_server())
+        server = await stack.enter_async_context(redis_server.start())
         await server.redis.config_set("slowlog-log-slower-than", -1)
         uri = f"unix://{server.redis.connection_pool.connection_kwargs['path']}"
         over_http, connections = await stack.enter_async_context(cases.of_replica(uri))

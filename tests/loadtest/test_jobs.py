@@ -4,8 +4,7 @@ import asyncio
 import re
 
 from loadtest.databases import open_database
-from loadtest.jobs.systems import Waitroom
-from loadtest.jobs.target import CountingNginx
+from loadtest.jobs.systems import CountingNginx, Waitroom
 from tests.support.site import ROOT, SocketRedis
 from tests.support.target import run_target
 
