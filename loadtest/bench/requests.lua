@@ -1,11 +1,10 @@
 -- wrk sends the requests of a file, and says what became of them in one line of JSON.
---   wrk … -s requests.lua URL -- FILE [count | visits]
+--   wrk … -s requests.lua URL -- FILE
 -- A line of the file is METHOD, path and any headers ("Name: value"), with tabs between.
--- Without a word: the lines in turn, again from the first.
--- count: also count the answers with status 200; it costs wrk a little.
--- visits: each line is a visitor's page; below an empty line stand the pictures, which the visitor
--- asks for next. A visitor keeps cookies, and has one request under way. Below another empty line
--- may stand what comes in turn: a request of nobody inside, or - for the next of a visitor.
+-- The lines are sent in turn, again from the first. But if an empty line follows, each line above
+-- it is a visitor's page, and below it stand the pictures, which the visitor asks for next. A
+-- visitor keeps cookies, and has one request under way. Below another empty line may stand what
+-- comes in turn: a request of nobody inside, or - for the next of a visitor.
 local requests, pictures, turns, at, turn = {}, {}, {}, 0, 0
 local threads = {}
 ok = 0
@@ -111,18 +110,13 @@ end
 
 function init(args)
   read_lines(args[1])
-  if args[2] == 'visits' then
+  if #pictures > 0 then
     for i, picture in ipairs(pictures) do pictures[i] = wrk.format(unpack(picture)):sub(1, -3) end
     format_all(turns)
     request, response = #turns > 0 and next_in_turn or next_of_visit, end_of_request
     return
   end
   format_all(requests)
-  if args[2] == 'count' then
-    response = function(status)
-      if status == 200 then ok = ok + 1 end
-    end
-  end
 end
 
 function request()

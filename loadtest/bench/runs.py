@@ -10,7 +10,8 @@ import json
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from email.message import Message
 from pathlib import Path
@@ -82,8 +83,6 @@ class Load:
     each: int = 1
     #: Whether every arrival must take a place.
     joins: bool = False
-    #: Whether to count responses with status 200.
-    count: bool = False
     #: Whether warming sends an eighth of the requests and the run the others, so that no visitor
     #: polls again too soon.
     apart: bool = False
@@ -103,12 +102,6 @@ class Load:
             yield ""
             pages = set(map(id, self.pages))
             yield from ("-" if id(request) in pages else request.line for request in requests)
-
-    @property
-    def words(self) -> list[str]:
-        if self.pictures:
-            return ["visits"]
-        return ["count"] if self.count else []
 
 
 class System(Servers):
@@ -153,8 +146,6 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    workload: str
-    system: str
     totals: Totals
     #: CPU seconds by kind of process.
     cpu: dict[str, float]
@@ -229,52 +220,44 @@ class Runs(Rounds[tuple[str, str], Run]):
         }
 
 
-def parse(output: str) -> Totals:
-    """Parse the output of requests.lua. Raises MeasurementError if there is none."""
-    for line in reversed(output.splitlines()):
-        if line.startswith("{"):
-            totals = Totals(**json.loads(line))
-            if totals.requests == 0 or totals.seconds == 0:
-                raise MeasurementError(f"wrk got no answer: {line}")
-            return totals
-    raise MeasurementError(f"the output of wrk cannot be read:\n{output}")
-
-
 def ask(system: System, load: Load, requests: Sequence[Request], seconds: int) -> Totals:
     """Send these requests in turn, as fast as possible."""
     path = system.site.folder / "requests.txt"
     path.write_text("".join(f"{line}\n" for line in load.lines(requests)))
     command = [
         "wrk", "-t1", f"-c{load.connections}", f"-d{seconds}s", "--timeout", "10s",
-        "-s", str(SCRIPT), system.site.url, "--", str(path), *load.words,
+        "-s", str(SCRIPT), system.site.url, "--", str(path),
     ]  # fmt: skip
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, timeout=seconds + 30
     )
-    if done.returncode:
+    line = next((line for line in done.stdout.splitlines() if line.startswith("{")), "")
+    if done.returncode or not line:
         raise MeasurementError(f"wrk failed: {done.stdout}{done.stderr}")
-    return parse(done.stdout)
+    totals = Totals(**json.loads(line))
+    if totals.requests == 0 or totals.seconds == 0:
+        raise MeasurementError(f"wrk got no answer: {line}")
+    return totals
 
 
 def sample(system: System, requests: Sequence[Request]) -> list[str]:
     """Send some of the requests one by one. Return a line for each kind of wrong response."""
     wrong: Counter[str] = Counter()
-    step = max(1, len(requests) // SAMPLE)
-    connection = http.client.HTTPConnection("127.0.0.1", system.site.port, timeout=10)
-    try:
-        for request in requests[::step][:SAMPLE]:
-            served = classify(fetch(connection, request))
-            if served not in request.serves:
-                wrong[f"{' or '.join(request.serves)} was due, {served} was served"] += 1
-    finally:
-        connection.close()
+    some = requests[:: max(1, len(requests) // SAMPLE)][:SAMPLE]
+    for request, reply in zip(some, fetch_each(system, some), strict=True):
+        if (served := classify(reply)) not in request.serves:
+            wrong[f"{' or '.join(request.serves)} was due, {served} was served"] += 1
     return [f"{number} of a sample: {what}" for what, number in wrong.items()]
 
 
-def fetch(connection: http.client.HTTPConnection, request: Request) -> Reply:
-    connection.request(request.method, request.path, headers=dict(request.headers))
-    answer = connection.getresponse()
-    return Reply(answer.status, answer.headers, answer.read())
+def fetch_each(system: System, requests: Iterable[Request]) -> Iterator[Reply]:
+    """Send requests one by one, on one connection."""
+    connection = http.client.HTTPConnection("127.0.0.1", system.site.port, timeout=10)
+    with closing(connection):
+        for request in requests:
+            connection.request(request.method, request.path, headers=dict(request.headers))
+            answer = connection.getresponse()
+            yield Reply(answer.status, answer.headers, answer.read())
 
 
 def classify(reply: Reply) -> str:
@@ -324,7 +307,7 @@ def measure(system: System, workload: str, *, warm_s: int, seconds: int) -> Run 
         if load.joins and joined < 0.99 * arrivals - SLACK:
             problems.append(f"{arrivals:.0f} arrivals took {joined} places")
     return Run(
-        workload=workload, system=system.name, totals=totals,
+        totals=totals,
         cpu={kind: after[kind] - before[kind] for kind in after},
         each=load.each, joined=joined,
         inside=then.inside if then else 0, cap=then.cap if then else 0,

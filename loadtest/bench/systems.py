@@ -260,7 +260,7 @@ class QueueingSystem(System):
     def _rush(self) -> Load:
         self._admit("rush", 0)
         requests = [visit(self.path("rush"), "site", "place")]
-        return Load(requests, joins=True, count=True, connections=256)
+        return Load(requests, joins=True, connections=256)
 
 
 def mixed(passes: Iterable[Request], polls: Iterable[Request], arrival: Request) -> list[Request]:

@@ -6,7 +6,6 @@ as fast as it can, and no recovery window.
 """
 
 import asyncio
-import http.client
 import json
 import statistics
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from typing import Any
 
 import redis.asyncio
 
-from loadtest.bench.runs import Load, Request, Room, fetch
+from loadtest.bench.runs import Load, Request, Room, fetch_each
 from loadtest.bench.systems import (
     CAPS,
     ORIGIN,
@@ -118,12 +117,9 @@ class Waitroom(QueueingSystem):
 
     def _polls_per_minute(self, requests: list[Request]) -> float:
         """Return the mean that responses to all over the queue advise."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.site.port, timeout=10)
-        try:
-            documents = [json.loads(fetch(connection, each).body) for each in spread(requests, 100)]
-        finally:
-            connection.close()
-        return 60 / statistics.fmean(each["refresh_after_seconds"] for each in documents)
+        replies = fetch_each(self, spread(requests, 100))
+        advised_s = [json.loads(reply.body)["refresh_after_seconds"] for reply in replies]
+        return 60 / statistics.fmean(advised_s)
 
     def _enter(self, room: str, number: int, outcome: QueueOutcome) -> list[Ticket | Pass]:
         """Let newcomers join by the script of Waitroom. Return their tokens."""

@@ -7,7 +7,6 @@ largest room, and up to a day ago in others.
 """
 
 import base64
-import heapq
 import json
 import random
 import subprocess
@@ -92,7 +91,6 @@ class _Queue:
         self._next_ms = 0.0
         self._order = 0
         self._calls: deque[int] = deque()
-        self._leaves: list[int] = []
 
     def join(self, joined_ms: int) -> Stay:
         self._order = max(joined_ms * 1000, self._order + 1)
@@ -109,13 +107,10 @@ class _Queue:
     def _wait(self, stay: Stay, joined_ms: int, call_ms: int) -> None:
         while self._calls and self._calls[0] <= joined_ms:
             self._calls.popleft()
-        while self._leaves and self._leaves[0] <= joined_ms:
-            heapq.heappop(self._leaves)
         stay.queued_ms = joined_ms
-        stay.first_position = stay.last_position = len(self._calls) + len(self._leaves) + 1
+        stay.first_position = stay.last_position = len(self._calls) + 1
         leaves_ms = joined_ms + int(self._rng.expovariate(1 / _PATIENCE_MS)) + 1
         if self._rng.random() < _GIVES_UP and leaves_ms < call_ms:
-            heapq.heappush(self._leaves, leaves_ms)
             self._end(stay, leaves_ms, self._rng.choice(("left", "swept")))
             return
         self._calls.append(call_ms)
