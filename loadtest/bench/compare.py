@@ -1,32 +1,36 @@
 """`make bench`: Waitroom beside plain nginx and a Lua design, in paired, alternating runs.
 
 systems.py, waitroom.py and lua.py have the measured systems, workloads.toml the workloads. runs.py
-measures, and targets.py judges.
+measures. Targets of ratios are in targets.toml, those of other measurements in their reports.
 """
 
+import csv
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.client import HTTPException
 from itertools import product
 from pathlib import Path
+from statistics import StatisticsError
 from typing import Any
 
 import uvloop
 from matplotlib.figure import Figure
 
+from loadtest import cluster
 from loadtest.amount import option
 from loadtest.bench import scale
 from loadtest.bench.lua import Lua
 from loadtest.bench.runs import NAMES, MeasurementError, Runs, System, measure
 from loadtest.bench.systems import Bare, Plain, in_memory
-from loadtest.bench.targets import targets
 from loadtest.bench.waitroom import Waitroom
 from loadtest.jobs import measure as jobs
-from loadtest.report import OLD, OURS, PLAIN, Report, Target, count, draw_bars
+from loadtest.limits.measure import TARGET as LIMITS_TARGET
+from loadtest.quiet import REPORTS
+from loadtest.report import OLD, OURS, PLAIN, Report, Target, count, draw_bars, read_targets
 from sidecar.kit.errors import StoreError
 
 
@@ -41,8 +45,11 @@ class Workload:
     is_rush: bool = False
 
 
-_FILE = tomllib.loads(Path(__file__).with_name("workloads.toml").read_text())
-WORKLOADS = [Workload(**each) for each in _FILE["workloads"]]
+_TARGETS = tomllib.loads(Path(__file__).with_name("targets.toml").read_text())
+_WORKLOADS = tomllib.loads(Path(__file__).with_name("workloads.toml").read_text())
+WORKLOADS = [Workload(**each) for each in _WORKLOADS["workloads"]]
+#: Memory of a replica while 100,000 wait in its room.
+MEMORY_MB = 120
 _STEADY = [each for each in WORKLOADS if not each.is_rush]
 _COLOURS = dict(zip(NAMES.values(), (PLAIN, "#adb5bd", OURS, OLD), strict=True))
 _KIND_COLOURS = {
@@ -149,7 +156,7 @@ def report(  # noqa: PLR0913 - what a report is made of
     rows: Sequence[Target],
 ) -> Report:  # fmt: skip
     """Build the report. `rows` are the targets of jobs."""
-    rows = targets(runs, rows)
+    rows = _judge(runs, rows)
     missed = {row.why_not: row.what for row in rows if row.is_reached is False and row.why_not}
     values = {
         "how": how, "missed": missed, "runs": runs, "workloads": WORKLOADS, "sections": sections
@@ -158,6 +165,65 @@ def report(  # noqa: PLR0913 - what a report is made of
         "bench-throughput.svg": _draw_throughput(runs), "bench-cpu.svg": _draw_cpu(runs), **charts
     }  # fmt: skip
     return Report("bench", values, data, files, runs.problems, rows)
+
+
+def _judge(runs: Runs, of_jobs: Sequence[Target]) -> list[Target]:
+    """Return all rows of the table. `of_jobs` are those of jobs, if these were measured too."""
+    loads = _read_loads()
+    return [
+        *(_judge_ratio(runs, **ratio) for ratio in _TARGETS["ratios"]),
+        *(
+            replace(row, what=f"{row.what} ([loadtest.md](loadtest.md))")
+            for row in (target.judge(loads) for target in cluster.TARGETS)
+        ),
+        *(read_targets(REPORTS, "limits") or [LIMITS_TARGET]),
+        *(of_jobs or read_targets(REPORTS, "jobs") or jobs.TARGETS),
+        _judge_overshoot(runs, loads),
+        _judge_memory(runs),
+    ]
+
+
+def _judge_ratio(  # noqa: PLR0913 - what a table of targets.toml has
+    runs: Runs, *, what: str, workload: str, value: str, bound: float, reason: str,
+    of: str = "waitroom", to: str = "lua", is_most: bool = False,
+) -> Target:  # fmt: skip
+    wanted = f"{'≤' if is_most else '≥'} {bound:g}"
+    try:
+        ratio = runs.ratio((workload, of), (workload, to), value)
+    except StatisticsError:
+        return Target(what, wanted)
+    is_reached = ratio <= bound if is_most else ratio >= bound
+    return Target(what, wanted, is_reached, f"{ratio:.2f}", _TARGETS["reasons"][reason])
+
+
+def _read_loads() -> list[dict[str, Any]]:
+    """Return the steps of the last `make loadtest`."""
+    file = REPORTS / "loadtest.csv"
+    return list(csv.DictReader(file.read_text().splitlines())) if file.exists() else []
+
+
+def _judge_overshoot(runs: Runs, loads: Sequence[dict[str, Any]]) -> Target:
+    """Judge all runs with a cap, including those of `make loadtest`."""
+    found: dict[str, list[int]] = {"waitroom": [], "lua": []}
+    for (_, system), by_round in runs.runs.items():
+        found.setdefault(system, []).extend(run.overshoot for run in by_round.values() if run.cap)
+    for load in loads:
+        peaks = (load["peak sessions"], load["peak at the origin"])
+        found["waitroom"] += [max(0, int(peak) - int(load["cap"])) for peak in peaks if peak]
+    target = Target("visitors above the cap, most of all runs", "0")
+    if found["waitroom"]:
+        most = max(found["waitroom"])
+        target = replace(target, is_reached=most == 0, figure=f"{most:,}")
+    beside = f" (Lua design: {max(found['lua']):,})" if found["lua"] else ""
+    return replace(target, figure=target.figure + beside)
+
+
+def _judge_memory(runs: Runs) -> Target:
+    memory_mb = max((run.memory_mb for run in runs.of(("deep", "waitroom"))), default=None)
+    target = Target("peak memory of a replica with 100,000 waiting", f"≤ {MEMORY_MB} MB")
+    if memory_mb is None:
+        return target
+    return replace(target, is_reached=memory_mb <= MEMORY_MB, figure=f"{memory_mb:.0f} MB")
 
 
 def _draw_throughput(runs: Runs) -> Figure:

@@ -20,7 +20,6 @@ from loadtest import databases, redis_server
 from loadtest.amount import option
 from loadtest.history import lookups, recording
 from loadtest.history.load import DAYS, Loaded, load, pick_visitors, sizes
-from loadtest.machine import peak_memory_mb
 from loadtest.redis_server import fill_line, fill_sessions, room_store
 from loadtest.report import Report
 from sidecar.history.lookups import find_visitor
@@ -233,16 +232,16 @@ def _measure_report(mariadb: Mariadb, room: str, period: str) -> ReportCost:
     )
     command = [WAITROOM, "report", "--config", str(config), room,
                "--from", period, "--format", "json"]  # fmt: skip
-    start_s, memory_mb = time.monotonic(), 0.0
+    start_s = time.monotonic()
     with out.open("wb") as file:
         process = subprocess.Popen(command, stdout=file)
-        while process.poll() is None:
-            memory_mb = max(memory_mb, peak_memory_mb(process.pid))
-            time.sleep(0.02)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
     seconds = time.monotonic() - start_s
     if process.returncode:
         raise RuntimeError(f"waitroom report ended with {process.returncode}")
-    return ReportCost(period, json.loads(out.read_text())["stays"], seconds, memory_mb)
+    stays = json.loads(out.read_text())["stays"]
+    return ReportCost(period, stays, seconds, usage.ru_maxrss / 1024)
 
 
 async def _measure_live(waiting: int, number: int) -> list[float]:

@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
+from unittest import mock
 
 from limits import RateLimitItemPerSecond
 from limits.aio.storage.redis import redispy
@@ -77,10 +78,8 @@ def systems(uri: str) -> list[System]:
 
 async def run(system: System, seconds: float) -> Race:
     granted: list[tuple[float, int]] = []
-    library = vars(redispy)
-    real = library["time"]
-    library["time"] = SimpleNamespace(time=lambda: time.time() + _ahead_s.get())
-    try:
+    clock = SimpleNamespace(time=lambda: time.time() + _ahead_s.get())
+    with mock.patch.object(redispy, "time", clock):
         # Open all connections before the race begins.
         await asyncio.gather(*(system.ask[n % CALLERS]("warming") for n in range(RACERS)))
         await asyncio.sleep(1 - time.time() % 1)
@@ -96,10 +95,8 @@ async def run(system: System, seconds: float) -> Race:
                 await asyncio.sleep(REST_S)
 
         await asyncio.gather(*(race(number) for number in random.sample(range(RACERS), RACERS)))
-    finally:
-        library["time"] = real
-        if system.close is not None:
-            await system.close()
+    if system.close is not None:
+        await system.close()
     return _result(system, granted)
 
 
