@@ -1,8 +1,6 @@
 """The number that decides who is next: exact, and never the same twice."""
 
 import asyncio
-import json
-from itertools import pairwise
 from random import Random
 
 import pytest
@@ -10,7 +8,6 @@ import pytest
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import Lot
-from sidecar.storage.redis.lua_source import LUA_ROOT, source
 from sidecar.visitors.tokens import new_visitor
 from tests.support import room_policy as policy
 from tests.support.joiners import claim
@@ -42,43 +39,6 @@ IN_LINES = {
 LINES = tuple({"name": name} for name in ("first", "second", "third", "last"))
 WEIGHTED = tuple({**line, "weight": n} for n, line in enumerate(LINES, 1))
 
-#: Orders by the scripts' own formula; every fourth is written to a sorted set and read again.
-#: ARGV: settings, last order, now in ms, how many in each ms, classes by letter, a letter for each
-#: visitor, how many came before.
-_HARNESS = """\
-local now = tonumber(ARGV[3])
-local stats, redis_call, WAITING = {last_order = tonumber(ARGV[2])}, redis.call, KEYS[1]
-local function int(number)
-  return string.format('%.0f', number)
-end
--- @include "rooms/parts/settings"
--- @include "rooms/parts/order"
-local room = add_derived_settings(cjson.decode(ARGV[1]))
-lines, classes, is_random = room.lines, room.classes, room.is_random
-local names, before = cjson.decode(ARGV[5]), tonumber(ARGV[7])
-local found, adds, places = {}, {}, {}
-local function read_again()
-  redis_call('ZADD', WAITING, unpack(adds))
-  for n, score in ipairs(redis_call('ZMSCORE', WAITING, unpack(places))) do
-    found[places[n]] = score
-  end
-  redis_call('UNLINK', WAITING)
-  adds, places = {}, {}
-end
-for n = 1, #ARGV[6] do
-  found[n] = int(order_of(next_arrival(), names[string.sub(ARGV[6], n, n)] or ''))
-  if n % 4 == 0 then
-    adds[#adds + 1] = found[n]
-    adds[#adds + 1] = n
-    places[#places + 1] = n
-    if #places == 500 then read_again() end
-  end
-  if (before + n) % tonumber(ARGV[4]) == 0 then now = now + 1 end
-end
-if #places > 0 then read_again() end
-return {table.concat(found, ' '), stats.last_order}
-"""
-
 
 @pytest.fixture
 def store_url(redis_socket):
@@ -86,152 +46,110 @@ def store_url(redis_socket):
     return f"unix://{redis_socket}"
 
 
-@pytest.fixture
-def formula(redis, tmp_path):
-    """Orders of visitors of these classes (a letter each), so many in each ms from `now_ms` on."""
-    (tmp_path / "visitors").symlink_to(LUA_ROOT / "visitors")
-    (tmp_path / "rooms").symlink_to(LUA_ROOT / "rooms")
-    (tmp_path / "harness.lua").write_text(_HARNESS)
-    script = redis.register_script(source("harness", tmp_path))
-    key = room_key(new_room_name(), "waiting")
-
-    async def orders(settings, classes, *, now_ms, in_each_ms=1, last=0):
-        names = json.dumps({name: name for name in settings.classes})
-        found = []
-        for at in range(0, len(classes), 50_000):
-            given = classes[at : at + 50_000]
-            args = [
-                json.dumps(settings.for_scripts()),
-                last,
-                now_ms + at // in_each_ms,
-                in_each_ms,
-                names,
-            ]
-            text, last = await script(keys=[key], args=[*args, given, at])
-            found += text.split()
-        return found
-
-    return orders
-
-
-def expected(settings, classes, *, now_ms, in_each_ms=1, last=0):
-    """The same in Python, whose integers are exact."""
-    offsets = {name: policy.offset_of(settings, name) for name in [*settings.classes, "-"]}
-    found = []
-    for at, name in enumerate(classes):
-        last = policy.next_arrival(now_ms + at // in_each_ms, last)
-        found.append(last + offsets[name])
-    return found
-
-
-def is_first_come(orders, classes):
-    """Whether nobody of a class is before somebody who came earlier."""
-    last = dict.fromkeys(classes, -(2**60))
-    for order, name in zip(orders, classes, strict=True):
-        if order <= last[name]:
-            return False
-        last[name] = order
-    return True
-
-
-def room_of(**settings):
-    return RoomSettings(total_active_users=0, **settings)
-
-
-ROOMS = {
-    "priorities": room_of(classes=PRIORITIES),
-    "strict": room_of(classes=IN_LINES, lines=LINES),
-    "weighted": room_of(classes=IN_LINES, lines=WEIGHTED),
-    "band 0": room_of(classes=HEAD_STARTS),
-}
-#: Room, the first ms, visitors, how many in each ms. A million in all.
-STRETCHES = [
-    ("priorities", 1, 100_000, 1000),
-    ("priorities", TODAY_MS, 200_000, 100_000),
-    ("priorities", TODAY_MS + 9, 100_000, 7),
-    ("priorities", LAST_WITH_BANDS_MS - 2000, 200_000, 250),
-    ("strict", 1, 50_000, 1),
-    ("strict", TODAY_MS, 100_000, 130),
-    ("weighted", LAST_WITH_BANDS_MS - 1000, 50_000, 60),
-    ("band 0", LAST_MS - 2000, 200_000, 250),
-]
-
-
-async def test_a_million_orders_are_exact_and_no_two_are_the_same(formula):
-    """Orders equal those of exact integers, at both ends and with thousands in a millisecond."""
-    rng = Random(7)
-    total = 0
-    for room, now_ms, number, in_each_ms in STRETCHES:
-        settings = ROOMS[room]
-        names = [*settings.classes, "-"]
-        classes = "".join(rng.choices(names, k=number))
-        found = await formula(settings, classes, now_ms=now_ms, in_each_ms=in_each_ms)
-        wanted = expected(settings, classes, now_ms=now_ms, in_each_ms=in_each_ms)
-        assert b" ".join(found) == " ".join(map(str, wanted)).encode()
-        assert len(set(found)) == number
-        assert max(map(abs, wanted)) < 2**53
-        assert is_first_come(wanted, classes)
-        total += number
-    assert total == 1_000_000
-
-
-async def test_bands_do_not_touch_while_arrivals_are_below_2041(formula):
-    """The last of a higher priority is before the first of a lower one."""
-    settings = ROOMS["priorities"]
-    first = await formula(settings, "-def", now_ms=86_400_001)
-    last = await formula(settings, "-defg", now_ms=LAST_WITH_BANDS_MS - 9)
-    ordinary, plain, one, two = map(int, first)
-    assert int(last[4]) < two < int(last[3]) < one < int(last[2]) < ordinary
-    assert plain < int(last[0])
-    before, after = LAST_WITH_BANDS_MS, LAST_WITH_BANDS_MS + 1
-    orders = [await formula(ROOMS["band 0"], "b", now_ms=ms) for ms in (before, after)]
-    assert int(orders[1][0]) - int(orders[0][0]) == 1000
-
-
-async def test_an_order_says_the_line(formula):
-    """At both ends of the range of arrivals (tests/rooms/test_lists.py: the scripts agree)."""
-    names = {"-": "last", "d": "last", "e": "third", "f": "second", "g": "first"}
-    settings = ROOMS["strict"]
-    for now_ms in (86_400_001, TODAY_MS, LAST_WITH_BANDS_MS - 9):
-        classes = "".join(names)
-        for name, order in zip(names, await formula(settings, classes, now_ms=now_ms), strict=True):
-            assert LINES[policy.line_of(settings, int(order))]["name"] == names[name]
-
-
-# Through the store --------------------------------------------------------------------------------
-
-
 async def scores(redis, room):
-    """visitor -> order, as text."""
+    """Return the orders of a room's waiting visitors, as text."""
     whole = "return redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')"
     found = await redis.eval(whole, 1, room_key(room, "waiting"))
     return dict(zip(map(bytes.decode, found[::2]), map(bytes.decode, found[1::2]), strict=True))
 
 
-async def test_twenty_thousand_visitors_have_orders_of_their_own(redis, make_room_store, turn):
-    """Two replicas, one by one or in batches: orders are exact and keep that of joining."""
-    settings = {"total_active_users": 0, "classes": IN_LINES, "lines": WEIGHTED}
-    room = new_room_name()
-    replicas = [make_room_store(room=room, **settings) for _ in range(2)]
-    rng = Random(3)
-    told, by_class = {}, {}
-    for now_ms, number in [(1, 2000), (TODAY_MS, 14_000), (LAST_WITH_BANDS_MS - 50, 4000)]:
-        turn.now_ms = now_ms
-        for at in range(0, number, 500):
-            batch = [(new_visitor(), rng.choice([*IN_LINES, ""])) for _ in range(500)]
-            store = replicas[at // 500 % 2]
+@pytest.fixture
+def join_all(redis, make_room_store, turn):
+    """Return a function that lets visitors of these classes (a letter each, - for none) join a new
+    room, so many in each ms from `now_ms` on, at two replicas. It returns their orders, which must
+    be those in Redis."""
+
+    async def join(settings, classes, *, now_ms, in_each_ms=1):
+        room = new_room_name()
+        replicas = [make_room_store(room=room, total_active_users=0, **settings) for _ in range(2)]
+        joining, told = [(new_visitor(), name) for name in classes], {}
+        for ms, batch in enumerate(batched(joining, in_each_ms)):
+            turn.now_ms = now_ms + ms
+            store = replicas[ms % 2]
             standings = await asyncio.gather(
-                *(store.enter(visitor, claim=claim(name)) for visitor, name in batch)
+                *(store.enter(visitor, claim=claim(name.strip("-"))) for visitor, name in batch)
             )
             for (visitor, name), standing in zip(batch, standings, strict=True):
-                told[visitor] = str(standing.order)
-                by_class.setdefault(name, []).append(standing.order)
-                assert standing.is_classed == (name != "")
-            turn.now_ms += at % 3
-    assert len(set(told.values())) == len(told) == 20_000
-    assert await scores(redis, room) == told
-    for own in by_class.values():
-        assert all(before < after for before, after in pairwise(own))
+                told[visitor] = standing.order
+                assert standing.is_classed == (name != "-")
+        assert await scores(redis, room) == {v: str(order) for v, order in told.items()}
+        return list(told.values())
+
+    return join
+
+
+def batched(items, size):
+    return [items[at : at + size] for at in range(0, len(items), size)]
+
+
+def compute_exact_orders(settings, classes, *, now_ms, in_each_ms):
+    """Compute the orders in Python, whose integers are exact."""
+    rules, orders, last = RoomSettings(total_active_users=0, **settings), [], 0
+    offsets = {name: policy.offset_of(rules, name) for name in [*rules.classes, "-"]}
+    for at, name in enumerate(classes):
+        last = policy.next_arrival(now_ms + at // in_each_ms, last)
+        orders.append(last + offsets[name])
+    return orders
+
+
+ROOMS = {
+    "priorities": {"classes": PRIORITIES},
+    "strict": {"classes": IN_LINES, "lines": LINES},
+    "weighted": {"classes": IN_LINES, "lines": WEIGHTED},
+    "band 0": {"classes": HEAD_STARTS},
+}
+#: Room, the first ms, and how many visitors join in each ms.
+STRETCHES = [
+    ("priorities", 1, 1000),
+    ("priorities", TODAY_MS, 2000),
+    ("priorities", TODAY_MS + 9, 7),
+    ("priorities", LAST_WITH_BANDS_MS - 50, 250),
+    ("strict", 1, 1),
+    ("strict", TODAY_MS, 130),
+    ("weighted", LAST_WITH_BANDS_MS - 60, 60),
+    ("band 0", LAST_MS - 50, 250),
+]
+
+
+@pytest.mark.parametrize(("room", "now_ms", "in_each_ms"), STRETCHES)
+async def test_orders_are_exact_and_no_two_are_the_same(join_all, room, now_ms, in_each_ms):
+    """Orders equal those of exact integers, at both ends of time and with thousands in a ms. Those
+    of one class keep the order of joining."""
+    settings = ROOMS[room]
+    number = min(3000, 300 * in_each_ms)
+    classes = "".join(Random(7).choices([*settings["classes"], "-"], k=number))
+    when = {"now_ms": now_ms, "in_each_ms": in_each_ms}
+    orders = await join_all(settings, classes, **when)
+    assert orders == compute_exact_orders(settings, classes, **when)
+    assert len(set(orders)) == number
+    assert max(map(abs, orders)) < 2**53
+    for name in set(classes):
+        own = [order for order, each in zip(orders, classes, strict=True) if each == name]
+        assert own == sorted(own)
+
+
+async def test_bands_do_not_touch_while_arrivals_are_below_2041(join_all):
+    """The last of a higher priority is before the first of a lower one."""
+    settings = ROOMS["priorities"]
+    first = await join_all(settings, "-def", now_ms=86_400_001)
+    last = await join_all(settings, "-defg", now_ms=LAST_WITH_BANDS_MS - 9)
+    ordinary, plain, one, two = map(int, first)
+    assert int(last[4]) < two < int(last[3]) < one < int(last[2]) < ordinary
+    assert plain < int(last[0])
+    before, after = LAST_WITH_BANDS_MS, LAST_WITH_BANDS_MS + 1
+    orders = [await join_all(ROOMS["band 0"], "b", now_ms=ms) for ms in (before, after)]
+    assert int(orders[1][0]) - int(orders[0][0]) == 1000
+
+
+async def test_an_order_says_the_line(join_all):
+    """At both ends of the range of arrivals (tests/rooms/test_lists.py: the scripts agree)."""
+    names = {"-": "last", "d": "last", "e": "third", "f": "second", "g": "first"}
+    settings = ROOMS["strict"]
+    rules = RoomSettings(total_active_users=0, **settings)
+    for now_ms in (86_400_001, TODAY_MS, LAST_WITH_BANDS_MS - 9):
+        orders = await join_all(settings, "".join(names), now_ms=now_ms)
+        for line, order in zip(names.values(), orders, strict=True):
+            assert LINES[policy.line_of(rules, order)]["name"] == line
 
 
 async def test_drawn_places_are_exact_and_ahead_of_all_others(redis, make_room_store, turn):
