@@ -36,48 +36,6 @@ def shop(make_room_store):
 # Who goes first -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("later_ms", "is_ahead"), [(0, True), (299_999, True), (300_000, False), (300_001, False)]
-)
-async def test_a_head_start_is_as_if_they_had_come_so_much_earlier(
-    redis, shop, turn, later_ms, is_ahead
-):
-    """The head start counts to the millisecond. If two visitors then have the same arrival, the one
-    of the class is behind."""
-    store = shop()
-    [rival] = await queue(store, 1)
-    turn.now_ms += later_ms
-    member = await join(store, "member")
-    assert await list_waiting(redis, store) == (
-        [member.visitor, rival.visitor] if is_ahead else [rival.visitor, member.visitor]
-    )
-
-
-async def test_the_class_that_comes_later_has_the_longer_head_start(redis, shop, turn):
-    """Head starts of classes of the same priority are compared by the same clock."""
-    store = shop()
-    members = [await join(store, "member")]
-    turn.forward(86_400 - 301)
-    gold = await join(store, "gold")
-    turn.forward(2)
-    late = await join(store, "gold")
-    members.append(await join(store, "member"))
-    order = [gold, members[0], late, members[1]]
-    assert await list_waiting(redis, store) == [ticket.visitor for ticket in order]
-
-
-async def test_a_priority_goes_before_all_of_any_lower(redis, shop, turn):
-    """Neither a long head start nor a long wait outweighs a higher priority."""
-    store = shop()
-    [ordinary] = await queue(store, 1)
-    gold = await join(store, "gold")
-    turn.forward(3600)
-    partners = [await join(store, "partner") for _ in range(2)]
-    turn.forward(86_000)
-    order = [*[await join(store, "staff") for _ in range(2)], *partners, gold, ordinary]
-    assert await list_waiting(redis, store) == [ticket.visitor for ticket in order]
-
-
 async def test_those_of_one_class_are_first_come_first_called(redis, shop, turn):
     """Visitors of one class keep their order, whoever joins in between."""
     store = shop()
@@ -91,29 +49,6 @@ async def test_those_of_one_class_are_first_come_first_called(redis, shop, turn)
         assert [visitor for visitor in line if visitor in own] == own
     await store.configure({"total_active_users": 30})
     assert await list_called(redis, store) == line
-
-
-async def test_a_class_that_the_room_does_not_know_is_none(redis, shop):
-    """A grant of an unknown class is not used up."""
-    store = shop()
-    standing = await store.enter(new_visitor(), claim=claim("emperor", "g-1"))
-    assert (standing.outcome, standing.is_classed) == (WAITING, False)
-    assert not await redis.zcard(room_key(store._name, "grants"))
-
-
-async def test_in_a_random_room_head_starts_do_not_count_and_priorities_do(
-    redis, shop, monkeypatch
-):
-    day = 86_400e6 / 2**50  # on the scale of the draws
-    draws = iter([0.5, 0.5 + day / 2, 0.5 - day / 2, 0.9])
-    monkeypatch.setattr("sidecar.rooms.store.scripts._random", lambda: next(draws))
-    store = shop(queueing_method="random")
-    middle = await join(store)
-    last = await join(store, "gold")
-    first = await join(store)
-    order = [await join(store, "partner"), first, middle, last]
-    assert await list_waiting(redis, store) == [ticket.visitor for ticket in order]
-    assert [standing.ahead for standing in await beat_all(store, order)] == [0, 1, 2, 3]
 
 
 # What is shown ----------------------------------------------------------------------------------
@@ -147,34 +82,6 @@ async def test_shown_by_arrival_nobodys_place_grows_and_the_estimate_is_honest(s
     assert (await store.beat(partner)).ahead == 0
     await store.configure({"total_active_users": 5})  # three staff and partner, in line before
     assert (await store.beat(ordinary)).ahead == 2
-
-
-async def test_shown_by_order_the_place_is_that_of_the_calls(shop):
-    """With display = "order" a position grows when a visitor of a higher class joins."""
-    store = shop(display="order")
-    [ordinary] = await queue(store, 1)
-    for number, name in enumerate(("member", "partner", "staff"), 1):
-        await join(store, name)
-        standing = await store.beat(ordinary)
-        assert (standing.ahead, standing.calls) == (number, number)
-
-
-async def test_shown_places_follow_a_change_of_display(shop, turn):
-    """Positions by order hold at once. Positions by arrival hold as visitors poll, and are never
-    too low."""
-    store = shop()
-    tickets = []
-    for name in ("", "", "partner", "staff"):
-        tickets.append(await join(store, name))
-        turn.forward(1)
-    by_arrival, by_order = [0, 1, 2, 3], [2, 3, 1, 0]
-    assert [s.ahead for s in await beat_all(store, tickets)] == by_arrival
-    await store.configure({"display": "order"})
-    assert [s.ahead for s in await beat_all(store, tickets)] == by_order
-    await store.configure({"display": None})
-    assert (await store.beat(tickets[1])).ahead == 3
-    await beat_all(store, tickets)
-    assert [s.ahead for s in await beat_all(store, tickets)] == by_arrival
 
 
 async def test_shown_places_follow_a_change_of_lines(make_room_store, turn):
@@ -213,25 +120,6 @@ async def test_a_grant_for_one_is_given_once_however_many_race(make_room_store):
     )
     assert [s.is_classed for s in joined].count(True) + sum(at > 0 for at in graded) == 1
     assert sum(at == USED for at in graded) >= 9
-
-
-async def test_a_grant_without_an_id_is_given_as_often_as_it_is_shown(shop):
-    store = shop()
-    standings = [await store.enter(new_visitor(), claim=claim("member")) for _ in range(3)]
-    assert all(standing.is_classed for standing in standings)
-
-
-async def test_a_grant_is_not_used_up_by_whoever_need_not_wait(redis, make_room_store):
-    """A visitor who is admitted at once, refused or retries does not use the grant up."""
-    store = make_room_store(total_active_users=1, classes=CLASSES, max_waiting=2)
-    once = claim("partner", "order-17")
-    assert (await store.enter(new_visitor(), claim=once)).outcome is QueueOutcome.ADMITTED
-    first, _ = await queue(store, 2)
-    assert (await store.enter(new_visitor(), claim=once)).outcome is QueueOutcome.FULL
-    again = await store.enter(first.visitor, claim=once)
-    assert (again.outcome, again.is_classed) == (WAITING, False)
-    await store.configure({"max_waiting": 3})
-    assert (await store.enter(new_visitor(), claim=once)).is_classed
 
 
 async def test_a_used_grant_is_forgotten_only_when_it_could_not_be_shown_any_more(shop, turn):
@@ -432,18 +320,6 @@ async def test_everybody_is_back_at_their_order_after_the_store_was_emptied(
         assert (standing.order, standing.calls, standing.line) == (was.order, was.calls, was.line)
         if ticket is not kept[0]:  # who came into the line of the vips is shown by joining now
             assert standing.ahead - was.ahead == (was.line == 0)
-
-
-async def test_a_full_line_counts_all_lines(make_room_store):
-    """`max_waiting` counts the whole room, and no class is exempt."""
-    store = make_room_store(total_active_users=0, max_waiting=3, **LINES)
-    await join(store, "vip")
-    await join(store)
-    await join(store, "member")
-    for name in ("", "vip", "member"):
-        refused = await store.enter(new_visitor(), claim=claim(name))
-        assert refused.outcome is QueueOutcome.FULL
-        assert refused.refresh_ms > 0
 
 
 async def test_a_free_slot_is_given_at_once_whatever_the_class(open_room):

@@ -49,24 +49,6 @@ def outcomes(standings):
 # Closed -------------------------------------------------------------------------------------------
 
 
-async def test_a_closed_room_takes_nobody_and_calls_nobody(shop, turn):
-    """The room is closed until the millisecond in which the pre-queue begins, and stores nothing
-    about requests."""
-    store = shop()
-    turn.now_ms = BEGINS - 1
-    refused = [
-        await store.enter(new_visitor()),
-        await store.enter(new_visitor(), lot=Lot(0.1, BEGINS)),
-        await store.enter(new_visitor(), claim=claim("staff")),
-    ]
-    assert outcomes(refused) == [REJECTED] * 3
-    assert {standing.phase for standing in refused} == {Phase.CLOSED}
-    snapshot = await store.snapshot()
-    assert (snapshot.waiting, snapshot.active, snapshot.phase) == (0, 0, Phase.CLOSED)
-    turn.now_ms = BEGINS
-    await drawn(store, 0.5)
-
-
 async def test_an_event_without_a_prequeue_is_closed_until_it_opens(shop, turn):
     """From the opening on visitors are called in order of joining."""
     store = shop(event={"name": "sale", "opens_at": OPENS})
@@ -123,16 +105,6 @@ async def test_in_the_prequeue_nobody_is_called_and_all_are_equal(redis, shop, t
     assert not await redis.zcard(room_key(store._name, "grants"))
 
 
-async def test_a_replica_that_does_not_know_the_event_gives_no_place_in_it(shop, turn):
-    """The replica learns of the event within a second, and then draws lots."""
-    store = shop()
-    turn.now_ms = BEGINS
-    for unknown in (None, Lot(0.1, BEGINS - 1), Lot(0.1, 0)):
-        refused = await store.enter(new_visitor(), lot=unknown)
-        assert (refused.outcome, refused.refresh_ms) == (REJECTED, 2000)
-    assert (await store.snapshot()).waiting == 0
-
-
 @pytest.mark.parametrize("before_ms", [400_000, 60_000, 20_000, 1])
 @pytest.mark.parametrize("interval", [None, 9])
 async def test_nobody_learns_from_the_prequeue_where_they_stand(
@@ -170,24 +142,6 @@ async def test_all_are_asked_back_when_it_has_opened_and_not_all_at_once(shop, t
     turn.now_ms = OPENS - 1
     first, last = await beat_all(store, tickets[:2])
     assert first.refresh_ms == 1000
-
-
-async def test_whoever_left_the_prequeue_stays_in_its_list(redis, shop, turn):
-    """The list has all visitors who took a place, also those who left, were swept or were
-    called."""
-    store = shop(claim_window=10)
-    turn.now_ms = BEGINS
-    tickets = await drawn(store, 0.4, 0.1, 0.3, 0.2)
-    await store.leave(tickets[1].visitor)
-    await beat_all(store, [tickets[0], tickets[3]])
-    turn.forward(11)
-    assert (await store.sweep()).waiting == 1
-    turn.now_ms = OPENS
-    await beat_all(store, [tickets[0], tickets[3]])
-    assert (await store.snapshot()).active == 2
-    listed = await redis.zrange(room_key(store._name, "drawn"), 0, -1, withscores=True)
-    in_lot_order = [tickets[n] for n in (1, 3, 2, 0)]
-    assert listed == [(t.visitor.encode(), t.order) for t in in_lot_order]
 
 
 async def test_an_operators_hand_does_not_change_the_list(redis, shop, turn):

@@ -8,13 +8,12 @@ import asyncio
 
 from sidecar.visitors.model import TICKET_LIFETIME_MS, QueueOutcome
 from sidecar.visitors.tokens import new_visitor
-from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, SESSION_GRACE_MS
+from sidecar.visitors.verdict_lifetime import SESSION_GRACE_MS
 from tests.support.visitors import beat_all, go_in, lose, queue
 
 WAITING, ADMITTED, GONE = QueueOutcome.WAITING, QueueOutcome.ADMITTED, QueueOutcome.GONE
 
 GRACE_S = SESSION_GRACE_MS / 1000
-HOLD_S = RELEASE_HOLD_MS / 1000
 
 
 # Coming in ------------------------------------------------------------------------------------
@@ -30,20 +29,6 @@ async def test_of_many_racers_exactly_as_many_as_fit_come_in(make_room_store):
     outcomes = [standing.outcome for standing in standings]
     assert (outcomes.count(ADMITTED), outcomes.count(WAITING)) == (5, 395)
     assert len({standing.order for standing in standings}) == 400
-
-
-async def test_a_random_room_draws_the_order(open_room, turn, monkeypatch):
-    """A later visitor may be drawn ahead, and drawn places are kept."""
-    draws = iter([0.5, 0.9, 0.1, *[0.0] * 9])
-    monkeypatch.setattr("sidecar.rooms.store.scripts._random", lambda: next(draws))
-    store, inside, (last, first) = await open_room(
-        waiting=2, queueing_method="random", session_duration=10
-    )
-    assert [reply.ahead for reply in await beat_all(store, [last, first])] == [1, 0]
-    assert await store.leave(inside.visitor)
-    turn.forward(HOLD_S)
-    assert (await store.beat(last)).outcome is WAITING
-    assert (await store.beat(first)).outcome is ADMITTED
 
 
 # Calls ----------------------------------------------------------------------------------------
@@ -66,22 +51,6 @@ async def test_a_call_that_nobody_answers_goes_to_the_next(open_room, turn):
     assert (await store.snapshot()).counters["expired_no_show"] == 1
 
 
-async def test_who_comes_late_to_the_call_is_back_at_their_place(open_room, turn):
-    """The slot went to another visitor, and the next one is for the late visitor."""
-    store, _, (late, punctual, third) = await open_room(
-        waiting=3, session_duration=10, claim_window=5, heartbeat_interval=GRACE_S + 1
-    )
-    turn.forward(10)
-    await beat_all(store, [late, punctual, third])
-    turn.forward(GRACE_S)
-    assert (await store.snapshot()).provisional == 1
-    turn.forward(1 + 5)
-    assert (await store.beat(punctual)).outcome is ADMITTED
-    back = await store.beat(late)
-    assert (back.outcome, back.ahead, back.order) == (WAITING, 0, late.order)
-    assert (await store.beat(third)).ahead == 1
-
-
 async def test_whoever_was_told_to_come_in_a_minute_still_finds_the_slot(make_room_store, turn):
     """A call lasts until the due heartbeat, and claim_window longer."""
     store = make_room_store(
@@ -94,19 +63,6 @@ async def test_whoever_was_told_to_come_in_a_minute_still_finds_the_slot(make_ro
     assert (await store.snapshot()).provisional == 1
     turn.forward(60 - 10 - GRACE_S + 4.9)
     assert (await store.beat(ticket)).outcome is ADMITTED
-
-
-async def test_the_rate_holds_newcomers_and_calls_alike(make_room_store, turn):
-    """60 a minute are two at once, then one a second, though slots are free."""
-    store = make_room_store(total_active_users=100, new_users_per_minute=60)
-    for _ in range(2):
-        await go_in(store)
-    tickets = await queue(store, 3)
-    assert [reply.outcome for reply in await beat_all(store, tickets)] == [WAITING] * 3
-    turn.forward(1)
-    outcomes = [reply.outcome for reply in await beat_all(store, tickets)]
-    assert outcomes == [ADMITTED, WAITING, WAITING]
-    assert (await store.beat(tickets[1])).outcome is WAITING
 
 
 async def test_a_store_whose_clock_jumps_back_keeps_the_rate(open_room, turn):
