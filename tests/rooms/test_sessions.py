@@ -1,4 +1,4 @@
-"""Passes and the sessions behind them: what the model of test_model.py meets seldom, or does not say."""
+"""Passes and the sessions behind them: what the model meets seldom, or does not say."""
 
 import pytest
 
