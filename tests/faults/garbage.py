@@ -141,11 +141,11 @@ def _is_mild(part: bytes) -> bool:
     return all(32 <= byte < 127 for byte in part) and not part.startswith((b"Host", b"Expect"))
 
 
-def mix_requests(count: int, seed: int = 4) -> Iterator[Garbled]:
+def mix_requests(count: int) -> Iterator[Garbled]:
     """Yield malformed requests. Every second one is accepted by HTTP parsers, in most cases."""
     wild = _Parts(_METHODS, _PATHS, _OPS_PATHS, _COOKIES, _HEADERS, _generate_examples())
     mild = wild.mild()
-    random = Random(seed)
+    random = Random(4)
     for number in range(count):
         yield _make_request(random, mild if number % 2 else wild)
 

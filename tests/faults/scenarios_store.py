@@ -202,8 +202,8 @@ def _check_return(run: World, before: list[Diary]) -> None:
     run.note(f"the last of those in line was back after {latest:.1f} s")
 
 
-async def _check_call(run: World, within_s: float = 15) -> None:
-    end = time.time() + within_s
+async def _check_call(run: World) -> None:
+    end = time.time() + 15
     while True:
         await run.collect_calls()
         after = min((call.at for call in run.calls if call.at > run.broken), default=None)

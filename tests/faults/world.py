@@ -82,11 +82,11 @@ class World:
         self._began = time.monotonic()
         self._must_call = False
 
-    async def fill(self, scale: Scale, *, free: int = 0) -> None:
-        """Fill the room except for `free` slots, and then the queue."""
+    async def fill(self, scale: Scale) -> None:
+        """Fill the room, and then the queue."""
         await self.crowd.arrive(scale.stay, STAYS)
-        await self.crowd.arrive(scale.pass_by - free, BRIEF)
-        await self.until(lambda: self.crowd.inside >= scale.cap - free, "a full room")
+        await self.crowd.arrive(scale.pass_by, BRIEF)
+        await self.until(lambda: self.crowd.inside >= scale.cap, "a full room")
         await self.crowd.arrive(scale.waiting, BRIEF, per_second=200)
         if scale.newcomers_per_s:
             self.crowd.keep_coming(scale.newcomers_per_s, BRIEF)
@@ -140,22 +140,20 @@ class World:
                     raise AssertionError(f"replica {number} is not ready within 30 s")
                 await asyncio.sleep(0.05)
 
-    async def until_recovered(self, timeout_s: float = 60, stage: int = 1) -> float:
-        """Wait until all replicas report that Redis is available, and a recovery stage of at most
-        `stage`. In stage 1 visitors are called again. Return the seconds since the fault ended.
-        """
-        end = time.monotonic() + timeout_s
+    async def until_recovered(self) -> float:
+        """Wait until all replicas report that Redis is available, and a recovery stage of at
+        most 1, in which visitors are called again. Return the seconds since the fault ended."""
+        end = time.monotonic() + 60
         # Replicas update their metrics once a second.
         await asyncio.sleep(1.5)
         while True:
             away = await self.metrics("waitroom_store_away")
             stages = await self.metrics("waitroom_recovery_stage")
-            if away == [0] * REPLICAS and max(stages) <= stage:
+            if away == [0] * REPLICAS and max(stages) <= 1:
                 return time.time() - self.mended
             if time.monotonic() > end:
                 raise AssertionError(
-                    f"not recovered within {timeout_s:g} s: store_away {away},"
-                    f" recovery_stage {stages}"
+                    f"not recovered within 60 s: store_away {away}, recovery_stage {stages}"
                 )
             await asyncio.sleep(0.1)
 

@@ -18,8 +18,8 @@ async def views(here, *ids):
     return await here.jobs.view([await here.row(id_) for id_ in ids])
 
 
-async def claimed(target, n=10):
-    return [claim.id for claim in (await target.store.claim(n, target.settings)).claims]
+async def claimed(target):
+    return [claim.id for claim in (await target.store.claim(10, target.settings)).claims]
 
 
 @pytest.fixture

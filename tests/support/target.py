@@ -31,10 +31,10 @@ Two endpoints are not logged:
 
     GET /calls?since=0    returns {"calls": [records from number `since` on], "open": number of
                           calls in progress}
-    POST /mood {"mode": "down", "seconds": 2, "retry_after": "1"}
-                          sets how all endpoints respond for `seconds`, or until the next change:
-                          "down" closes the connection, "never" sends no response, a number such as
-                          "429" is a status, and "ok" ends the mood
+    POST /mood {"mode": "down", "retry_after": "1"}
+                          sets how all endpoints respond until the next change: "down" closes the
+                          connection, "never" sends no response, a number such as "429" is a status,
+                          and "ok" ends the mood
 
 When a call has ended, in whatever way, the target appends a record to the log, as a line of JSON:
 
@@ -94,8 +94,8 @@ class Target:
         with urllib.request.urlopen(f"{self.url}calls?since=1000000000", timeout=5) as reply:
             return json.load(reply)["open"]
 
-    def set_mood(self, mode: str, seconds: float | None = None, **more: str) -> None:
-        body = json.dumps({"mode": mode, "seconds": seconds, **more}).encode()
+    def set_mood(self, mode: str, **more: str) -> None:
+        body = json.dumps({"mode": mode, **more}).encode()
         urllib.request.urlopen(f"{self.url}mood", data=body, timeout=5).close()
 
     def wait(self) -> None:
@@ -118,24 +118,18 @@ class Mood:
     """How all endpoints respond, as POST /mood has set it."""
 
     def __init__(self) -> None:
-        self._mood: dict[str, Any] = {"mode": "ok"}
-        self._until = float("inf")
-
-    def set(self, mood: dict[str, Any]) -> None:
-        seconds = mood.get("seconds")
-        self._mood = mood
-        self._until = float("inf") if seconds is None else time.monotonic() + seconds
+        self.mood: dict[str, Any] = {"mode": "ok"}
 
     async def respond(self, request: web.Request) -> web.Response | None:
         """Respond as the mood says. Return None if the endpoint itself must respond."""
-        mode = self._mood["mode"] if time.monotonic() < self._until else "ok"
+        mode = self.mood["mode"]
         if mode == "ok":
             return None
         if mode == "down":
             return await hang_up(request)
         if mode == "never":
             return await stay_silent()
-        return make_refusal(int(mode), self._mood.get("retry_after"))
+        return make_refusal(int(mode), self.mood.get("retry_after"))
 
 
 class CallLog:
@@ -296,7 +290,7 @@ def make_app(log: Path) -> web.Application:
             return response
 
     async def change_mood(request: web.Request) -> web.Response:
-        mood.set(await request.json())
+        mood.mood = await request.json()
         return web.Response()
 
     app = web.Application(middlewares=[log_call], client_max_size=1 << 24)

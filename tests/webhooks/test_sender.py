@@ -58,11 +58,11 @@ async def enqueue(store, *numbers: int) -> None:
         await store.enqueue(notice(number))
 
 
-async def settle(store, each, state="failed", attempts=8, request="", **more) -> None:
+async def settle(store, each, state="failed", **more) -> None:
     """Store a result as the sender does."""
-    delivery = Delivery(each, attempts, **more)
+    delivery = Delivery(each, 8, **more)
     await store.enqueue(each)
-    await store.settle(QueueHead(each.id, delivery, request, 0), delivery, state)
+    await store.settle(QueueHead(each.id, delivery, "", 0), delivery, state)
 
 
 async def fail(store, *ids: str) -> None:
