@@ -79,3 +79,14 @@ def test_one_spelling_of_a_token_is_valid(kind):
     read, text = KINDS[kind]
     assert read(text)
     assert [other for other in spellings(text) if read(other)] == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_changed_character_voids_a_token(kind):
+    """A token that is cut off anywhere, or has one character changed, removed or added, is void."""
+    read, text = KINDS[kind]
+    for at in range(len(text)):
+        other = "0" if text[at] != "0" else "1"  # a digit of base64, and of a grant's signature
+        start, end = text[:at], text[at + 1 :]
+        for changed in (start, start + other + end, start + end, start + other + text[at:]):
+            assert not read(changed), at

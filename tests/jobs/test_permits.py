@@ -118,13 +118,6 @@ def test_what_is_changed_is_forged(old, new):
     assert doubt(TEXT.replace(old, new, 1)) == "forged"
 
 
-def test_each_letter_of_the_signature_counts():
-    """The last one's spare bits too."""
-    for at in range(len(TEXT) - 43, len(TEXT)):
-        other = "A" if TEXT[at] != "A" else "B"
-        assert doubt(TEXT[:at] + other + TEXT[at + 1 :]) == "forged"
-
-
 SIGNATURE = "a" * 43
 
 

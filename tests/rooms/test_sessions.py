@@ -64,6 +64,19 @@ async def test_a_lost_session_is_not_kept_out_by_sessions_that_ran_out(redis, op
 # Leaving ----------------------------------------------------------------------------------------
 
 
+async def test_who_came_in_at_once_and_left_is_remembered_as_long_as_a_pass(open_room, turn):
+    """Such a visitor never had a ticket."""
+    store, pass_, _ = await open_room(session_duration=300)
+    assert await store.leave(pass_.visitor)
+    assert (await store.snapshot()).remembered == 1
+    turn.forward(300)
+    assert (await store.sweep()).revocations == 0
+    assert (await store.renew(pass_)).outcome is GONE
+    turn.forward(60)
+    assert (await store.sweep()).revocations == 1
+    assert (await store.snapshot()).remembered == 0
+
+
 async def test_who_left_the_queue_is_nothing_that_a_replica_reads_at_its_start(open_room, turn):
     """Snapshots have revoked passes only. Tickets are looked up when they are shown."""
     store, _, tickets = await open_room(waiting=3, session_duration=300)

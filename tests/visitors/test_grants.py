@@ -143,14 +143,6 @@ def test_what_is_changed_is_forged(old, new):
     assert doubt(SHOP.sign(GRANT).replace(old, new, 1)) == "forged"
 
 
-def test_each_letter_counts():
-    """No other signature fits."""
-    text = SHOP.sign(GRANT)
-    for at in range(len(text) - 64, len(text)):
-        other = "0" if text[at] != "0" else "1"
-        assert doubt(text[:at] + other + text[at + 1 :]) == "forged"
-
-
 @pytest.mark.parametrize(
     "text",
     ["", ".", "...", "vip", "x" * (MAX_LENGTH + 1), "é" * 80, "\ud800", "vip.1.2.3", "\0" * 50,
