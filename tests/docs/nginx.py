@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sidecar.gate.nginx_key import build_key_file
 from tests.support.processes import free_port
-from tests.support.site import ROOT, SECRET, nginx_binary, temp_paths, user_line
+from tests.support.site import ROOT, SECRET, copy_includes, nginx_binary, temp_paths, user_line
 
 #: The levels of a configuration, from the innermost. Lines belong to the first that accepts them.
 LEVELS = ("location", "server", "http", "main")
@@ -16,10 +16,7 @@ LEVELS = ("location", "server", "http", "main")
 def make_prefix(folder: Path) -> None:
     """Create nginx' folder: the includes as an installation has them, the key file, and a
     certificate."""
-    shutil.copytree(ROOT / "nginx" / "waitroom", folder / "waitroom")
-    settings = folder / "waitroom" / "settings.conf"
-    text = settings.read_text().replace("/etc/nginx/waitroom/static", str(ROOT / "static"))
-    settings.write_text(text.replace("/run/waitroom-verdicts", f"{folder}/verdicts"))
+    copy_includes(folder)
     shutil.copy(ROOT / "nginx" / "waitroom-files.conf", folder)
     shutil.copy("/etc/nginx/fastcgi.conf", folder)
     (folder / "waitroom-stamp.conf").write_text(build_key_file([SECRET]))

@@ -1,7 +1,6 @@
 """The example and the includes: nginx takes them without a word, and they do what they say."""
 
 import re
-import shutil
 import subprocess
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from sidecar.gate.nginx_key import build_key_file
 from tests.support.nginx_client import JSON, Visitor, room_cookies
 from tests.support.processes import free_port, wait_until
-from tests.support.site import ROOT, SECRET, Site, nginx_binary
+from tests.support.site import ROOT, SECRET, Site, copy_includes, nginx_binary
 
 EXAMPLE = (ROOT / "nginx" / "example.conf").read_text()
 DOCS = "".join(page.read_text() for page in sorted((ROOT / "docs").glob("nginx*.md")))
@@ -81,11 +80,7 @@ def check(tmp_path):
     """Asks nginx whether it would start with these lines at http level; what it says."""
 
     def ask(lines: str, *, is_right: bool = True) -> str:
-        shutil.copytree(ROOT / "nginx" / "waitroom", tmp_path / "waitroom")
-        settings = tmp_path / "waitroom" / "settings.conf"
-        settings.write_text(
-            settings.read_text().replace("/run/waitroom-verdicts", f"{tmp_path}/verdicts")
-        )
+        copy_includes(tmp_path)
         (tmp_path / "nginx.conf").write_text(
             f"pid {tmp_path}/pid; error_log stderr info; events {{}}\n"
             f"http {{ access_log off; {lines}\n}}".replace("/var/log/nginx/", f"{tmp_path}/")

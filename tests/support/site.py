@@ -214,14 +214,11 @@ class Site(Servers):
         return origin_command(self.folder, self.origin_port, self._origin)
 
     def _write_nginx(self) -> None:
-        includes = self.folder / "waitroom"
-        shutil.copytree(ROOT / "nginx" / "waitroom", includes)
-        settings = (includes / "settings.conf").read_text()
+        settings = copy_includes(self.folder)
         servers = "\n".join(f"    server {address} max_fails=0;" for address in self._upstreams)
-        settings = re.sub(r"    server 127\.0\.0\.1:8400 max_fails=0;", servers, settings)
-        settings = settings.replace("/etc/nginx/waitroom/static", str(ROOT / "static"))
-        settings = settings.replace("/run/waitroom-verdicts", str(self.folder / "verdicts"))
-        (includes / "settings.conf").write_text(settings)
+        settings.write_text(
+            settings.read_text().replace("    server 127.0.0.1:8400 max_fails=0;", servers)
+        )
         shutil.copy(ROOT / "nginx" / "waitroom-files.conf", self.folder)
         if self._stamps:
             (self.folder / "waitroom-stamp.conf").write_text(build_key_file([SECRET]))
@@ -324,6 +321,16 @@ def build_nginx_config(
         f"events {{ worker_connections {connections}; }}\n"
         f"http {{\n{temp_paths(folder)}\n{http}\n}}\n"
     )
+
+
+def copy_includes(folder: Path) -> Path:
+    """Copy nginx' includes to `folder`/waitroom, with this machine's paths of static files and
+    verdicts. Return their settings.conf."""
+    shutil.copytree(ROOT / "nginx" / "waitroom", folder / "waitroom")
+    settings = folder / "waitroom" / "settings.conf"
+    text = settings.read_text().replace("/etc/nginx/waitroom/static", str(ROOT / "static"))
+    settings.write_text(text.replace("/run/waitroom-verdicts", str(folder / "verdicts")))
+    return settings
 
 
 def temp_paths(folder: Path) -> str:
