@@ -1,32 +1,7 @@
 """Heartbeats: when they are due, who misses them, and who polls too often."""
 
-from sidecar.visitors.model import QueueOutcome
 from sidecar.visitors.tokens import new_visitor
 from tests.support.visitors import queue
-
-
-async def test_a_place_that_nobody_polls_for_is_dropped_after_claim_window(open_room, turn):
-    """A place with a poll stays until its heartbeat is overdue by heartbeat_timeout."""
-    store, _, (polled, _) = await open_room(
-        waiting=2, claim_window=10, heartbeat_timeout=60, heartbeat_interval=20
-    )
-    await store.beat(polled)
-    turn.forward(10)
-    assert (await store.sweep()).waiting == 0
-    turn.forward(0.001)
-    assert (await store.sweep()).waiting == 1
-    turn.forward(20 - 10.001 + 60)
-    assert (await store.sweep()).waiting == 0
-    turn.forward(0.001)
-    assert (await store.sweep()).waiting == 1
-
-
-async def test_a_late_poll_counts_before_the_call(open_room, turn):
-    """A visitor whose poll comes now is not skipped as silent."""
-    store, _, (first, second) = await open_room(waiting=2, session_duration=10, claim_window=5)
-    turn.forward(60)
-    assert (await store.beat(first)).outcome is QueueOutcome.ADMITTED
-    assert (await store.beat(second)).ahead == 0
 
 
 async def test_durations_of_odd_fractions_count_in_whole_milliseconds(make_room_store, turn):

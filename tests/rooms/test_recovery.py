@@ -7,7 +7,7 @@ import pytest
 from sidecar.kit.clock import MAX_LAG_MS
 from sidecar.kit.errors import StoreError
 from sidecar.rooms.redis_keys import room_key
-from sidecar.visitors.model import TICKET_LIFETIME_MS, QueueOutcome
+from sidecar.visitors.model import QueueOutcome
 from sidecar.visitors.tokens import new_visitor
 from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS, RESPONSE_MS
 from tests.support.visitors import beat_all, call_in_batches, go_in, lose, pass_of, queue
@@ -32,22 +32,6 @@ async def test_a_new_room_needs_no_recovery(open_room):
     assert await stage(store) == 0
 
 
-async def test_nobody_slips_into_a_room_that_was_emptied(redis, make_room_store, turn):
-    """The room looks free, because its sessions are not restored yet."""
-    store = make_room_store(total_active_users=2, recovery_window=20)
-    first, second = await go_in(store), await go_in(store)
-    await emptied(redis, store, turn)
-    newcomer = await store.enter(new_visitor())
-    assert (newcomer.outcome, newcomer.recovery_stage) == (WAITING, 2)
-    turn.forward(19.999)
-    assert (await store.snapshot()).provisional == 0
-    for pass_ in (first, second):
-        assert (await store.renew(pass_)).outcome is ADMITTED
-    turn.forward(0.001)
-    shot = await store.snapshot()
-    assert (shot.active, shot.provisional, shot.waiting) == (2, 0, 1)
-
-
 async def test_calls_go_on_after_the_window_in_the_old_order(redis, open_room, turn):
     """Visitors are called in the order of their tickets, in whatever order they came back."""
     store, _, tickets = await open_room(waiting=3, recovery_window=20)
@@ -66,14 +50,6 @@ async def test_a_cookie_alone_tells_that_the_store_was_emptied(make_room_store, 
     store.record_room_existed_since(turn.now_ms - 60_000)
     assert (await store.enter(new_visitor())).outcome is WAITING
     assert await stage(store) == 2
-
-
-async def test_a_cookie_from_long_ago_stops_nobody(open_room, turn):
-    """The recovery counts from when the room's first script ran."""
-    store, _, _ = await open_room(total_active_users=3, recovery_window=20)
-    turn.forward(20)
-    store.record_room_existed_since(turn.now_ms - 3_600_000)
-    await go_in(store)
 
 
 @pytest.mark.parametrize(
@@ -132,18 +108,6 @@ async def test_what_a_replica_promised_by_itself_is_waited_for_once(make_room_st
     until = (await store.snapshot()).recovers_until_ms
     turn.forward(3)
     assert (await store.snapshot()).recovers_until_ms == until
-
-
-async def test_who_was_let_in_does_not_come_back_with_the_old_ticket(open_room, turn):
-    """Otherwise a copy of the ticket would give the head of the queue for a day."""
-    store, _, [ticket] = await open_room(waiting=1, session_duration=10)
-    turn.forward(14)
-    assert (await store.beat(ticket)).outcome is ADMITTED
-    turn.forward(14)
-    await store.snapshot()
-    assert (await store.beat(ticket)).outcome is GONE
-    turn.forward(TICKET_LIFETIME_MS / 1000 + 3600)
-    assert (await store.sweep()).revocations == 1
 
 
 async def test_a_pass_whose_slot_was_given_away_has_a_ticket_that_counts(redis, open_room, turn):

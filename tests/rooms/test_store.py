@@ -103,15 +103,6 @@ async def test_a_ticket_is_worth_nothing_after_leaving(open_room, turn):
     assert (await store.beat(other)).outcome is ADMITTED
 
 
-async def test_places_survive_the_store(redis, make_room_store):
-    """After the next poll each visitor has the old place, whoever polls first."""
-    store = make_room_store(total_active_users=0)
-    tickets = await queue(store, 3)
-    await lose(redis, store)
-    assert [(await store.beat(ticket)).ahead for ticket in reversed(tickets)] == [0, 0, 0]
-    assert [reply.ahead for reply in await beat_all(store, tickets)] == [0, 1, 2]
-
-
 async def test_a_reset_survives_the_store(redis, make_room_store):
     """When Redis gets a ticket of after the reset, older tickets are void again."""
     store = make_room_store(total_active_users=0)
