@@ -6,9 +6,10 @@ All send the same GET to the same replica, in turn, on asyncio's own event loop.
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 from unittest import mock
@@ -80,23 +81,20 @@ async def _open_httpx(url: str) -> Any:
 
 
 @asynccontextmanager
-async def _open_client(url: str) -> Any:
-    async with AsyncClient(url, token=TOKEN, timeout=30) as client:
-        yield lambda: client.request("GET", PATH)
-
-
-@asynccontextmanager
-async def _open_client_alone(url: str) -> Any:
-    """Open AsyncClient as if aiohttp were not installed."""
-    with mock.patch.dict("sys.modules", {"waitroom.aiohttp_transport": None}):
+async def _open_client(url: str, hidden: Sequence[str] = ()) -> Any:
+    """Open AsyncClient as if these modules were not installed."""
+    with mock.patch.dict("sys.modules", dict.fromkeys(hidden)):
         client = AsyncClient(url, token=TOKEN, timeout=30)
     async with client:
         yield lambda: client.request("GET", PATH)
 
 
 _WAYS: dict[str, Callable[[str], AbstractAsyncContextManager[Send]]] = {
-    BARE: _open_aiohttp, OURS: _open_client, ALONE: _open_client_alone, HTTPX: _open_httpx
-}  # fmt: skip
+    BARE: _open_aiohttp,
+    OURS: _open_client,
+    ALONE: partial(_open_client, hidden=["waitroom.aiohttp_transport"]),
+    HTTPX: _open_httpx,
+}
 
 
 async def _measure_case(name: str, url: str, tasks: int, seconds: float) -> Run:

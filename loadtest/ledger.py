@@ -3,6 +3,7 @@
 import os
 import time
 from collections import Counter
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -66,18 +67,14 @@ class Ledger:
         self._unreported_errors[what] += 1
 
     def take_report(self) -> dict[str, Any]:
-        stays = [
-            [key, stay.joined, stay.waiting, stay.admitted, stay.direct]
-            for key, stay in self._changed_stays.items()
-        ]
+        stays = {key: asdict(stay) for key, stay in self._changed_stays.items()}
         errors = dict(self._unreported_errors)
         self._changed_stays = {}
         self._unreported_errors = Counter()
         return {"stays": stays, "errors": errors}
 
     def add_report(self, report: dict[str, Any]) -> None:
-        for key, joined, waiting, admitted, direct in report["stays"]:
-            self.stays[key] = Stay(joined, waiting, admitted, direct)
+        self.stays |= {key: Stay(**values) for key, values in report["stays"].items()}
         self.errors.update(report["errors"])
 
     def _add_stay(self, stay: Stay) -> None:
