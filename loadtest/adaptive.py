@@ -92,29 +92,38 @@ class View:
 
 @dataclass(slots=True)
 class Run:
+    """A run, or a part of one."""
+
     cap: int
+    seconds: float
     samples: list[Sample] = field(default_factory=list)
     views: list[View] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
-    def goodput(self, since: float, until: float) -> float:
-        """Return the pages per second that came within the target."""
-        seen = self._views(since, until)
-        return sum(each.is_page and each.taken_s <= TARGET_S for each in seen) / (until - since)
+    def between(self, since: float, until: float) -> "Run":
+        """Return a part of the run."""
+        samples = [each for each in self.samples if since <= each.at < until]
+        views = [each for each in self.views if since <= each.at < until]
+        return Run(self.cap, until - since, samples, views, self.problems)
 
-    def p90_s(self, since: float, until: float) -> float:
+    @property
+    def goodput(self) -> float:
+        """Return the pages per second that came within the target."""
+        return sum(each.is_page and each.taken_s <= TARGET_S for each in self.views) / self.seconds
+
+    @property
+    def p90_s(self) -> float:
         """Return the p90 of the response times; 0 without responses."""
-        times = sorted(each.taken_s for each in self._views(since, until))
+        times = sorted(each.taken_s for each in self.views)
         return times[int(0.9 * len(times))] if times else 0.0
 
-    def mean_s(self, since: float, until: float) -> float:
-        return fmean([each.taken_s for each in self._views(since, until)] or [0])
+    @property
+    def mean_s(self) -> float:
+        return fmean([each.taken_s for each in self.views] or [0])
 
-    def inside(self, since: float, until: float) -> float:
-        return fmean([each.inside for each in self.samples if since <= each.at < until] or [0])
-
-    def _views(self, since: float, until: float) -> list[View]:
-        return [each for each in self.views if since <= each.at < until]
+    @property
+    def inside(self) -> float:
+        return fmean([each.inside for each in self.samples] or [0])
 
 
 class ShopSite(Site):
@@ -157,7 +166,7 @@ def _health() -> tuple[str, str]:
 def measure_reports(amount: Amount) -> Iterator[Report]:
     costs = measure_costs(amount.rounds)
     fixed = find_best(amount) if not amount.best else {amount.best: run_fixed(amount, amount.best)}
-    best = max(fixed, key=lambda cap: _goodput(amount, fixed[cap]))
+    best = max(fixed, key=lambda cap: fixed[cap].goodput)
     for cap in (best // WRONG, best * WRONG):
         fixed[cap] = run_fixed(amount, cap)
     adaptive = {"mode": "on", "p90": TARGET_S, "max_errors": MAX_ERRORS, "min": LEAST}
@@ -166,14 +175,11 @@ def measure_reports(amount: Amount) -> Iterator[Report]:
 
 
 def run_fixed(amount: Amount, cap: int) -> Run:
-    run = run_room(cap, amount.settle_s + amount.fixed_s)
-    p90_s = run.p90_s(amount.settle_s, math.inf)
-    print(f"cap {cap}: {_goodput(amount, run):.1f} good pages/s, p90 {p90_s:.2f} s", flush=True)
+    """Return the run with a fixed cap, from the time on when the room has settled."""
+    lasts_s = amount.settle_s + amount.fixed_s
+    run = run_room(cap, lasts_s).between(amount.settle_s, lasts_s)
+    print(f"cap {cap}: {run.goodput:.1f} good pages/s, p90 {run.p90_s:.2f} s", flush=True)
     return run
-
-
-def _goodput(amount: Amount, run: Run) -> float:
-    return run.goodput(amount.settle_s, amount.settle_s + amount.fixed_s)
 
 
 def find_best(amount: Amount) -> dict[int, Run]:
@@ -184,7 +190,7 @@ def find_best(amount: Amount) -> dict[int, Run]:
     def score(cap: int) -> float:
         if cap not in runs:
             runs[cap] = run_fixed(amount, cap)
-        return _goodput(amount, runs[cap])
+        return runs[cap].goodput
 
     cap = FIRST
     while score(higher := round(cap * CLIMB)) > score(cap):
@@ -199,7 +205,7 @@ def run_room(cap: int, seconds: int, adaptive: str = "", halved_at: float = math
     room: dict[str, Any] = {"total_active_users": cap, "session_duration": 120}
     if adaptive:
         room["adaptive"] = adaptive
-    run = Run(cap)
+    run = Run(cap, seconds)
     with ShopSite(room) as site:
         with Generator(
             site, USERS, seconds + 5, mix="shopper=1", think=THINK_S, stay=PAGES, abandon=0,
@@ -274,20 +280,18 @@ def _measure_report(site: Site, address: str) -> float:
 
 
 def report(amount: Amount, best: int, fixed: dict[int, Run], run: Run, costs: Costs) -> Report:
-    halved, settled = amount.halved_s, amount.halved_s - amount.settled_s
-    spans = {
-        **{f"cap {cap}": (fixed[cap], amount.settle_s, amount.fixed_s) for cap in sorted(fixed)},
-        "adaptive, settled": (run, settled, amount.settled_s),
-        "adaptive, half of the threads": (run, amount.end_s - TAIL_S, TAIL_S),
+    settled = run.between(amount.halved_s - amount.settled_s, amount.halved_s)
+    parts = {
+        **{f"cap {cap}": fixed[cap] for cap in sorted(fixed)},
+        "adaptive, settled": settled,
+        "adaptive, half of the threads": run.between(amount.end_s - TAIL_S, amount.end_s),
     }
     modes = {"too low": best // WRONG, "best": best, "too high": best * WRONG}
     goodputs = {
-        f"cap {cap}, {what}": {"fixed cap": _goodput(amount, fixed[cap])}
-        for what, cap in modes.items()
+        f"cap {cap}, {what}": {"fixed cap": fixed[cap].goodput} for what, cap in modes.items()
     }
-    name = f"adaptive, {run.inside(settled, halved):.0f} inside"
-    goodputs[name] = {"adaptive": run.goodput(settled, halved)}
-    least = ALIKE * _goodput(amount, fixed[best])
+    goodputs[f"adaptive, {settled.inside:.0f} inside"] = {"adaptive": settled.goodput}
+    least = ALIKE * fixed[best].goodput
     changes = [
         each
         for before, each in pairwise([Sample(0, 0, 0, "", ""), *run.samples])
@@ -296,9 +300,9 @@ def report(amount: Amount, best: int, fixed: dict[int, Run], run: Run, costs: Co
     values = {
         "amount": amount, "threads": THREADS, "users": USERS, "pages": PAGES, "think_s": THINK_S,
         "target_s": TARGET_S, "max_errors": MAX_ERRORS, "least": LEAST, "most": best * WRONG,
-        "share": ALIKE, "alike": [cap for cap in fixed if _goodput(amount, fixed[cap]) >= least],
-        "changes": changes, "spans": spans, "costs": costs,
-        "cost_us": {name: costs.median(name, float) for name in costs.runs},
+        "share": ALIKE, "alike": [cap for cap in fixed if fixed[cap].goodput >= least],
+        "changes": changes, "parts": parts, "costs": costs,
+        "cost_us": [costs.median(name, float) for name in (WITHOUT, WITH, REPORTED)],
     }  # fmt: skip
     problems = [problem for each in (*fixed.values(), run) for problem in each.problems]
     files: dict[str, Figure | str] = {
@@ -306,37 +310,36 @@ def report(amount: Amount, best: int, fixed: dict[int, Run], run: Run, costs: Co
         "adaptive-modes.svg": draw_bars(goodputs, _COLOURS, "good pages/s", ".1f"),
     }
     figures = {"fixed": fixed, "adaptive": run, "costs": costs}
-    goals = _goals(amount, best, fixed[best], run)
+    goals = _goals(amount, fixed[best], run, settled)
     return Report("adaptive", values, figures, files, problems, goals)
 
 
-def _goals(amount: Amount, best: int, fixed: Run, run: Run) -> list[Target]:
-    halved, settled = amount.halved_s, amount.halved_s - amount.settled_s
-    inside, p90_s = run.inside(settled, halved), run.p90_s(settled, halved)
-    goodput = run.goodput(settled, halved) / _goodput(amount, fixed)
-    near = [each.at for each in run.samples if abs(each.inside / best - 1) <= NEAR]
+def _goals(amount: Amount, best: Run, run: Run, settled: Run) -> list[Target]:
+    inside, goodput = settled.inside / best.cap, settled.goodput / best.goodput
+    near = [each.at for each in run.samples if abs(each.inside / best.cap - 1) <= NEAR]
     back = [
-        each.at - halved
+        each.at - amount.halved_s
         for each in run.samples
-        if halved <= each.at <= amount.end_s - MOMENT_S
-        and run.p90_s(each.at, each.at + MOMENT_S) <= TARGET_S
+        if amount.halved_s <= each.at <= amount.end_s - MOMENT_S
+        and run.between(each.at, each.at + MOMENT_S).p90_s <= TARGET_S
     ]
-    stay_s = PAGES * (THINK_S + run.mean_s(settled, halved))
+    stay_s = PAGES * (THINK_S + settled.mean_s)
     due_s = stay_s * math.log(2) + 60
     measured = [
         ("visitors inside, over the best fixed cap", f"within {NEAR:.0%}",
-         abs(inside / best - 1) <= NEAR,
-         f"{inside / best:.2f}; first after {near[0]:.0f} s" if near else "never"),
+         abs(inside - 1) <= NEAR,
+         f"{inside:.2f}; first after {near[0]:.0f} s" if near else "never"),
         ("good pages, over those of the best fixed cap", "≥ 0.9", goodput >= 0.9, f"{goodput:.2f}"),
-        ("p90, over the target", "≤ 1.1", p90_s <= 1.1 * TARGET_S, f"{p90_s / TARGET_S:.2f}"),
+        ("p90, over the target", "≤ 1.1", settled.p90_s <= 1.1 * TARGET_S,
+         f"{settled.p90_s / TARGET_S:.2f}"),
         (f"inside the target after the halving, with visits of {stay_s:.0f} s", f"≤ {due_s:.0f} s",
          bool(back) and back[0] <= due_s, f"{back[0]:.0f} s" if back else "never"),
     ]  # fmt: skip
-    said = [each for each in run.samples if each.at < halved][-1], run.samples[-1]
+    said = [each for each in run.samples if each.at < amount.halved_s][-1], run.samples[-1]
     why_not = (
         f"Before the halving the room was {said[0].state} ({said[0].text}), at the end"
         f" {said[1].state} ({said[1].text}). It served {goodput:.2f} of the best fixed cap's good"
-        f" pages with {inside / best:.2f} of its visitors inside."
+        f" pages with {inside:.2f} of its visitors inside."
     )
     is_whole = amount.halved_s >= WHOLE.halved_s
     return [
@@ -355,7 +358,7 @@ def _draw_run(amount: Amount, best: int, run: Run) -> Figure:
     above.axhline(best, color=PLAIN, linestyle="--", label="best fixed cap")
     above.set_ylabel("visitors")
     steps = range(0, amount.end_s, STEP_S)
-    p90s = [run.p90_s(at, at + STEP_S) for at in steps]
+    p90s = [run.between(at, at + STEP_S).p90_s for at in steps]
     below.plot([(at + STEP_S / 2) / 60 for at in steps], p90s, color=OURS, label="p90")
     below.axhline(TARGET_S, color=PLAIN, linestyle="--", label="target")
     below.set(ylabel="seconds", xlabel="minutes")

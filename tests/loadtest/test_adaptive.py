@@ -25,8 +25,8 @@ def test_half_of_the_shop_serves_half_as_much():
     assert run.problems == []
     assert max(each.inside for each in run.samples) == 120
     assert all(each.is_page for each in run.views if each.at < 16)
-    assert run.goodput(5, 8) > 25
-    assert run.p90_s(12, 16) > TARGET_S > run.p90_s(5, 8)
+    assert run.between(5, 8).goodput > 25
+    assert run.between(12, 16).p90_s > TARGET_S > run.between(5, 8).p90_s
 
 
 def made_run(inside, taken_s, after_s):
@@ -37,7 +37,7 @@ def made_run(inside, taken_s, after_s):
         for at in range(WHOLE.end_s)
         for n in range(10)
     ]
-    return Run(inside, samples, views)
+    return Run(inside, WHOLE.end_s, samples, views)
 
 
 @pytest.mark.parametrize(
