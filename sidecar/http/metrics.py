@@ -178,7 +178,7 @@ class Metrics(MetricSet):
     build = gauge("waitroom_build_info", "Always 1. The label is the version.", "version")
     batch_size = histogram(
         "waitroom_batch_size",
-        "How many subjects one call of a Redis script is about.",
+        "How many visitors, holders or jobs one call of a Redis script handles.",
         "verb",
         buckets=(1, 2, 4, 8, 16, 32, 64, 128),
     )
@@ -192,14 +192,14 @@ class Metrics(MetricSet):
     store_errors = counter(
         "waitroom_store_errors",
         "Calls of Redis scripts that failed or took longer than store_timeout. room is "
-        "the name of whatever the script is about.",
+        "the name of the room, lease, limit or target.",
         "room",
         "script",
     )
     store_evicts = gauge(
         "waitroom_store_evicts",
-        "1 where Redis may evict keys (maxmemory-policy other than noeviction), 0 where not. NaN "
-        "where this cannot be seen.",
+        "1 if Redis may evict keys (maxmemory-policy is not noeviction), otherwise 0. NaN if the "
+        "policy cannot be read.",
     )
 
     def __init__(self, *set_types: type[MetricSet]) -> None:

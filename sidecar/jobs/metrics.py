@@ -82,7 +82,7 @@ class JobMetrics(MetricSet):
 
     jobs = counter(
         "waitroom_jobs",
-        "Jobs by what became of them in this process. Replica: submitted, refused (max_pending), "
+        "Jobs by what happened to them in this process. Replica: submitted, refused (max_pending), "
         "cancelled, expired, and online jobs completed and failed. Worker: completed, failed, "
         "cancelled, pending (a call that is retried).",
         "target",
@@ -106,7 +106,7 @@ class JobMetrics(MetricSet):
     )
     callbacks = counter(
         "waitroom_job_callbacks",
-        "Callbacks of this worker, by their final result: delivered, failed.",
+        "Callbacks of this worker, by final result: delivered, failed.",
         "target",
         "result",
     )

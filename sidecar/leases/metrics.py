@@ -6,9 +6,9 @@ from sidecar.http.metrics import SHARED, MetricSet, counter, gauge
 class LeaseMetrics(MetricSet):
     leases = counter(
         "waitroom_leases",
-        "Lease operations of programs (take, look, renew, release), by outcome: granted (of a "
-        "release: something was given up), waiting, gone, full (max_waiting), stale (another "
-        "fencing number), not_renewed. Requests of browsers are in waitroom_requests_total.",
+        "Lease operations of programs (take, look, renew, release), by outcome: granted (for a "
+        "release: a lease or place was given up), waiting, gone, full (max_waiting), stale "
+        "(another fencing number), not_renewed. Requests of browsers are in waitroom_requests_total.",
         "template",
         "act",
         "outcome",

@@ -20,7 +20,7 @@ class LimitMetrics(MetricSet):
     )
     limit_releases = counter(
         "waitroom_limit_releases",
-        "Permits and moments in the future that were given back.",
+        "Permits, and times of paced calls, that were given back.",
         "limit",
     )
     limit_wait_seconds = histogram(

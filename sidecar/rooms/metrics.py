@@ -98,22 +98,22 @@ class RoomMetrics(MetricSet):
     )
     refused_leaves = counter(
         "waitroom_refused_leaves",
-        "POST leave answered with 429: one address gave up too many places.",
+        "Leave requests answered with 429, because one address gave up too many places.",
         "room",
     )
     grants = counter(
         "waitroom_grants",
-        "Grants in requests, each time one was read. believed: it gave its class. The others gave "
-        "none. forged: signed with another key or for another room. expired. outdated: signed "
+        "Grants read from requests, by result. believed: the visitor got the class. Otherwise "
+        "not. forged: signed with another key or for another room. expired. outdated: signed "
         "without its kind. malformed. unknown_class.",
         "room",
         "result",
     )
     wait_seconds = histogram(
         "waitroom_wait_duration_seconds",
-        "From joining to admission, of visitors who waited. Observed by the replica that"
-        " let them in. Without visitors who were let in at once, gave up, or came while "
-        "Redis was unavailable.",
+        "Time from joining to admission, observed by the replica that let the visitor in. "
+        "Visitors who were let in at once, gave up, or came while Redis was unavailable "
+        "are not counted.",
         "room",
         buckets=_WAIT_BUCKETS_S,
         old_name="waitroom_wait_seconds",
@@ -158,25 +158,26 @@ class RoomMetrics(MetricSet):
     )
     shield_up = gauge(
         "waitroom_shield_up",
-        "1 while newcomers come faster than shield_above and join from the page." + SHARED,
+        "1 while newcomers arrive faster than shield_above, and join from the waiting page."
+        + SHARED,
         "room",
     )
     replicas = gauge(
         "waitroom_replicas",
-        "Replicas that asked Redis in the last 5 s. One more for a moment at a restart." + SHARED,
+        "Replicas that asked Redis in the last 5 s. A restart counts twice for a moment." + SHARED,
         "room",
     )
     recovery = gauge(
         "waitroom_recovery_stage",
-        "After Redis was emptied. 2: nobody is called, sessions and places come back. 1: positions "
-        "are not shown yet. 0: normal." + SHARED,
+        "The recovery after Redis was emptied. 2: nobody is called, while sessions and places come "
+        "back. 1: positions are not shown yet. 0: normal." + SHARED,
         "room",
     )
     store_away = gauge("waitroom_store_away", "1 while Redis does not answer this replica.", "room")
     remembered = gauge(
         "waitroom_remembered_visitors",
-        "Visitors who are gone and whose passes or tickets would still be valid. Each takes about "
-        "130 bytes in Redis." + SHARED,
+        "Visitors who have left before their passes or tickets expire. Each takes about 130 bytes "
+        "in Redis." + SHARED,
         "room",
     )
 
@@ -199,7 +200,7 @@ class RoomMetrics(MetricSet):
     )
     phase = gauge(
         "waitroom_phase",
-        "By the room's events. 0: open, or no events. 1: pre-queue. 2: closed. In 1 and "
+        "The room's phase. 0: open, or no events. 1: pre-queue. 2: closed. In 1 and "
         "2 nobody is called." + SHARED,
         "room",
     )

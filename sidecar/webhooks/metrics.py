@@ -13,13 +13,13 @@ class WebhookMetrics(MetricSet):
     )
     failing = gauge(
         "waitroom_webhook_failing_since_timestamp_seconds",
-        "Unix time of the first of three or more failed attempts in a row, since which no message "
-        "was delivered. 0: there were fewer." + SHARED,
+        "Unix time of the first failed attempt since the last delivery, if three or more have "
+        "failed. Otherwise 0." + SHARED,
         "webhook",
     )
     webhooks = counter(
         "waitroom_webhooks",
-        "Webhooks of this replica, by their final result: delivered, failed, dropped. Messages "
+        "Messages that this replica sent, by final result: delivered, failed, dropped. Messages "
         'about targets have the room "".',
         "room",
         "event",

@@ -13,10 +13,10 @@ class AdaptiveMetrics(MetricSet):
 
     reports = counter(
         "waitroom_site_reports",
-        "Reports of nginx that this replica got. left_out: says nothing about the site's speed. "
-        "unreadable: no report. unknown_room: no adaptive room. lost: Redis did not answer. "
-        "released, extended: the site's headers did it. unbelieved: without a valid cookie. "
-        "not_allowed: the room's settings ignore the header.",
+        "Reports of nginx that this replica got. left_out: not about the site's speed. "
+        "unreadable: not a report. unknown_room: not an adaptive room. lost: Redis did not answer. "
+        "released, extended: a header ended or extended the visit. unbelieved: the visitor has no "
+        "valid cookie. not_allowed: the room's settings ignore the header.",
         "room",
         "result",
     )
@@ -27,7 +27,7 @@ class AdaptiveMetrics(MetricSet):
     )
     sustainable = gauge(
         "waitroom_sustainable",
-        "How many visitors the site is believed to bear. Absent before the first overload."
+        "How many visitors the site can probably sustain. Absent before the first overload."
         + SHARED,
         "room",
     )
@@ -48,7 +48,7 @@ class AdaptiveMetrics(MetricSet):
     )
 
     def export(self, room: str, learned: Learned | None) -> None:
-        """Export what a room has learned. None: nothing yet, or it is not adaptive any more."""
+        """Export what a room has learned, or remove it if `learned` is None."""
         if learned is None:
             self.responses.remove(room)
             return
