@@ -8,7 +8,7 @@ class LeaseMetrics(MetricSet):
         "waitroom_leases",
         "Lease operations of programs (take, look, renew, release), by outcome: granted (for a "
         "release: a lease or place was given up), waiting, gone, full (max_waiting), stale "
-        "(another fencing number), not_renewed. Requests of browsers are in waitroom_requests_total.",
+        "(another fencing number), not_renewed. Browsers are in waitroom_requests_total.",
         "template",
         "act",
         "outcome",
