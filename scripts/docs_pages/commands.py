@@ -31,7 +31,7 @@ def page() -> str:
         "# Commands",
         _INTRODUCTION,
     ]
-    for path, command in _commands(main, ("waitroom",)):
+    for path, command in list_commands(main):
         parts.append(f"{'#' * min(len(path), 4)} {' '.join(path)}")
         context = click.Context(command, info_name=" ".join(path))
         if not isinstance(command, click.Group):
@@ -48,8 +48,8 @@ def page() -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _commands(
-    command: click.Command, path: tuple[str, ...]
+def list_commands(
+    command: click.Command, path: tuple[str, ...] = ("waitroom",)
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     if len(path) > 1:
         yield path, command
@@ -57,4 +57,4 @@ def _commands(
         context = click.Context(command)
         for name in sorted(command.list_commands(context)):
             if found := command.get_command(context, name):
-                yield from _commands(found, (*path, name))
+                yield from list_commands(found, (*path, name))

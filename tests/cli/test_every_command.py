@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from sidecar import __version__
 from sidecar.cli import main
-from tests.support.commands import command, list_commands
+from tests.support.commands import COMMANDS
 from tests.support.processes import CLEAN, WAITROOM, run_command
 from tests.support.redis_servers import RedisServer
 from tests.support.site import call
@@ -39,10 +39,10 @@ NO_JSON = {
 }
 
 
-def leaves(*words: str):
-    for path in list_commands(*words):
-        if not isinstance(command(*path), click.Group):
-            yield " ".join(path), command(*path)
+def leaves(*group: str):
+    for path, command in COMMANDS.items():
+        if path[: len(group)] == group and not isinstance(command, click.Group):
+            yield " ".join(path), command
 
 
 def options(command: click.Command) -> set[str]:
@@ -69,10 +69,10 @@ def test_every_command_that_prints_data_has_it_as_json():
 def test_every_command_of_a_replica_takes_its_address_and_a_token():
     """--url and --token-file may stand before and after the command's name."""
     for group in ("rooms", "leases", "limits", "jobs", "targets", "operators", "webhooks"):
-        assert {"--url", "--token-file", "--config"} <= options(command(group))
+        assert {"--url", "--token-file", "--config"} <= options(COMMANDS[group,])
         for name, each in leaves(group):
             assert {"--url", "--token-file", "--config", "-c"} <= options(each), name
-    assert {"--url", "--token-file"} <= options(command("healthcheck"))
+    assert {"--url", "--token-file"} <= options(COMMANDS["healthcheck",])
 
 
 VISITOR = "v" * 22
@@ -200,7 +200,7 @@ def invoke(*words: str, **environ: str):
     return CliRunner(env=environ).invoke(main, list(words))
 
 
-@pytest.mark.parametrize("path", [(), *list_commands()], ids=" ".join)
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_help_needs_no_configuration(path, tmp_path, monkeypatch):
     """-h and --help of every command, in a folder with nothing."""
     monkeypatch.chdir(tmp_path)
@@ -211,19 +211,19 @@ def test_help_needs_no_configuration(path, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "path",
-    [(), *(p for p in list_commands() if isinstance(command(*p), click.Group))],
+    [path for path, command in COMMANDS.items() if isinstance(command, click.Group)],
     ids=" ".join,
 )
 def test_the_help_of_a_group_cuts_no_summary(path):
     """Each command stands under one heading of the help, with the whole first sentence of its
     own help."""
-    group = command(*path)
+    group = COMMANDS[path]
     assert isinstance(group, click.Group)
     _usage, _, rest = invoke(*path, "--help").output.partition("Options:")
     text = " ".join(rest.split())
     assert "..." not in text
     for name in group.list_commands(click.Context(group)):
-        summary = command(*path, name).get_short_help_str(limit=1000)
+        summary = COMMANDS[*path, name].get_short_help_str(limit=1000)
         assert text.count(f" {name} {summary}") == 1
 
 

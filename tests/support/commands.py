@@ -1,26 +1,7 @@
-"""Finds the `waitroom` commands that click knows."""
+"""All commands and groups of `waitroom`, as the generator of docs/commands.md finds them."""
 
-from collections.abc import Iterator
-
-import click
-
+from scripts.docs_pages.commands import list_commands
 from sidecar.cli import main
 
-
-def command(*words: str) -> click.Command:
-    """Return the command or group that the words name, such as "rooms", "list"."""
-    current: click.Command = main
-    for word in words:
-        assert isinstance(current, click.Group)
-        current = current.get_command(click.Context(current), word)
-        assert current is not None, words
-    return current
-
-
-def list_commands(*words: str) -> Iterator[tuple[str, ...]]:
-    """Yield the words of each command and group below the group that `words` name."""
-    group = command(*words)
-    if isinstance(group, click.Group):
-        for name in group.list_commands(click.Context(group)):
-            yield (*words, name)
-            yield from list_commands(*words, name)
+#: Commands and groups by their words, such as ("rooms", "list"). () is `waitroom` itself.
+COMMANDS = {(): main, **{words[1:]: command for words, command in list_commands(main)}}
