@@ -1,7 +1,6 @@
 """Nobody is silent while nobody can be heard; who is called and gone is passed over soon."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -67,22 +66,6 @@ async def test_a_first_cookie_that_could_not_be_shown_is_not_too_late(make_store
     assert (await store.renew(first)).outcome is ADMITTED
     turn.forward(BACKOFF_S)
     assert (await store.beat(ticket)).outcome is WAITING
-
-
-async def test_who_was_kept_inside_stays_whatever_comes_first(make_store, turn):
-    """The first command after the outage may have been sent before a replica extended the pass."""
-    store = make_store()
-    inside = await go_in(store)
-    (behind,) = await queue(store, 1)
-    turn.forward(60)
-    assert (await store.snapshot()).provisional == 0
-    turn.forward(TELLING_S - 0.001)
-    assert (await store.beat(behind)).outcome is WAITING
-    kept = replace(inside, renewed_ms=0, expires_ms=turn.now_ms + 10_000)
-    assert (await store.renew(kept)).outcome is ADMITTED
-    turn.forward(1)
-    snapshot = await store.snapshot()
-    assert (snapshot.active, snapshot.provisional) == (1, 0)
 
 
 async def test_the_head_has_until_its_page_has_asked_again(make_store, turn):

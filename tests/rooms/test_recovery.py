@@ -151,12 +151,6 @@ async def test_an_address_has_no_more_places_than_allowed(make_room_store, turn)
     assert (await store.enter(new_visitor(), address="a")).outcome is not QueueOutcome.FULL
 
 
-async def test_in_one_batch_an_address_has_no_more_either(make_room_store):
-    store = make_room_store(total_active_users=1, max_places_per_address=3)
-    replies = await asyncio.gather(*(store.enter(new_visitor(), address="a") for _ in range(9)))
-    assert [reply.outcome for reply in replies].count(QueueOutcome.FULL) == 6
-
-
 async def test_the_sweep_forgets_addresses(redis, make_room_store, turn):
     store = make_room_store(total_active_users=0, max_places_per_address=1)
     await call_in_batches(lambda n: store.enter(new_visitor(), address=f"a{n}"), range(250))

@@ -54,15 +54,6 @@ async def test_in_a_room_with_free_slots_it_lasts_as_long_as_its_pass(
     assert (await store.snapshot()).active == 0
 
 
-async def test_an_unused_one_ends_with_its_pass(make_room_store, turn):
-    store = make_room_store(**SETTINGS)
-    await admit_unconfirmed(store)
-    for _ in range(11):
-        turn.forward(30.5)
-        snapshot = await store.snapshot()
-    assert (snapshot.active, snapshot.counters["expired_unused"]) == (0, 1)
-
-
 async def test_who_shows_the_cookie_too_late_is_next(make_room_store, turn):
     """The slot went to a waiting visitor, and nobody else goes ahead of the late one."""
     store = make_room_store(**{**SETTINGS, "total_active_users": 1})
