@@ -4,7 +4,7 @@ import pytest
 
 from sidecar.visitors.model import QueueOutcome
 from tests.support.replica import break_redis, cookie_of
-from tests.support.visitors import admit_unconfirmed, beat_all, go_in, queue
+from tests.support.visitors import admit_unconfirmed, beat_all, queue
 
 ADMITTED, WAITING = QueueOutcome.ADMITTED, QueueOutcome.WAITING
 SETTINGS = {"total_active_users": 10, "session_duration": 300, "claim_window": 30}
@@ -22,16 +22,6 @@ async def test_a_slot_that_nobody_uses_is_free_for_who_waits(make_room_store, tu
     turn.forward(1)
     assert {said.outcome for said in await beat_all(store, tickets)} == {ADMITTED}
     assert (await store.snapshot()).counters["expired_unused"] == 10
-
-
-async def test_who_showed_the_cookie_keeps_the_slot(make_room_store, turn):
-    store = make_room_store(**SETTINGS)
-    used = [await go_in(store) for _ in range(10)]
-    tickets = await queue(store, 3)
-    for _ in range(10):
-        turn.forward(10)
-        assert {said.outcome for said in await beat_all(store, tickets)} == {WAITING}
-    assert {(await store.renew(pass_)).outcome for pass_ in used} == {ADMITTED}
 
 
 @pytest.mark.parametrize(("inside", "left"), [(9, 0), (8, 8)])
@@ -52,23 +42,6 @@ async def test_in_a_room_with_free_slots_it_lasts_as_long_as_its_pass(
         assert (await store.snapshot()).active == inside
     turn.forward(311)
     assert (await store.snapshot()).active == 0
-
-
-async def test_who_shows_the_cookie_too_late_is_next(make_room_store, turn):
-    """The slot went to a waiting visitor, and nobody else goes ahead of the late one."""
-    store = make_room_store(**{**SETTINGS, "total_active_users": 1})
-    late = await admit_unconfirmed(store)
-    first, second = await queue(store, 2)
-    for _ in range(4):
-        turn.forward(8)
-        await beat_all(store, [first, second])
-    assert (await store.beat(first)).outcome is ADMITTED
-    back = await store.renew(late)
-    assert (back.outcome, back.ahead) == (WAITING, 0)
-    await store.leave(first.visitor)
-    turn.forward(8)
-    await beat_all(store, [second])
-    assert (await store.renew(late)).outcome is ADMITTED
 
 
 async def test_a_replica_tells_the_store_of_the_first_cookie_that_is_shown(replica):
