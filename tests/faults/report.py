@@ -14,10 +14,10 @@ This page shows what visitors notice when nginx, a replica or Redis fails. Use i
 replicas and which Redis you need. For what to do about a failure, see
 [operations](operations.md#when-something-is-wrong).
 
-`make faults` generates this page. It starts nginx, three replicas and a real Redis on one machine,
-breaks one thing at a time, and checks every response that the simulated visitors receive. These
-visitors behave like browsers. The sales with hidden tabs run on a simulated clock, without nginx.
-The details of each run are in [its report](../loadtest/reports/faults.md).
+`make faults` generates this page. The command starts nginx, three replicas and a real Redis on one
+machine, breaks one thing at a time, and checks every response that the simulated visitors receive.
+These visitors behave like browsers. The sales with hidden tabs run on a simulated clock, without
+nginx. The details of each run are in [its report](../loadtest/reports/faults.md).
 
 Three settings differ from the defaults: `session_duration` is 30 s, so that sessions end within a
 run; `queueing_status_code` is 202, so that every 5xx is a failure; `shutdown_delay` is 0.5 s.
@@ -29,8 +29,8 @@ OUTAGES = """\
 ## Outages
 
 {waiting} visitors wait for a room with {cap} slots, all taken. Their pages poll as the waiting page
-does: after an error they retry within 2 to 60 s. In an outage of 60 s, Redis hangs (SIGSTOP). In
-one of 150 s, Redis stops and restarts, with its data (AOF) or without. The visitors inside have
+does: after an error they retry within 2 to 60 s. In an outage of 60 s, Redis hangs (SIGSTOP). In an
+outage of 150 s, Redis stops and restarts, with its data (AOF) or without. The visitors inside have
 left when the outage ends, unless the row says that they stay. After the outage, one newcomer
 arrives per second.
 
@@ -40,7 +40,8 @@ arrives per second.
 * **by newcomers**: visitors in the queue who saw a newcomer called or admitted before them.
 * **first call after**: seconds from the end of the outage, when Redis and all replicas answer, to
   the first call.
-    * For 2 s no session ends, because replicas first report which visitors they kept inside.
+    * For the first 2 s, no session ends, because replicas first report which visitors they kept
+      inside.
     * If the visitors inside stay, no slot is free for about 15 s.
     * If the data are lost, nobody is called until the visitors near the head of the queue have had
       time to return: two polls if a replica knows their interval, otherwise 60 s.
@@ -81,14 +82,17 @@ away. Waitroom promises:
 * **The cap may be exceeded**, by at most the sum of:
     * the newcomers whom the replica admitted. With `on_store_failure = "bounded"` that is at most
       the replica's share of the slots that were free when it last reached Redis: three, for 10 free
-      slots and three replicas. With `"wait"` it is none; with `"admit"` there is no bound.
+      slots and three replicas. With `"wait"`, the replica admits none; with `"admit"`, there is no
+      bound.
     * the visitors inside whose requests all went to this replica for a whole `session_duration`, so
-      that Redis gave their slots away. These are few, because nginx asks the replicas in turn.
+      that Redis gave their slots away. There are few such visitors, because nginx asks the replicas
+      in turn.
 * **You can see it.** `waitroom_store_away` is 1 at this replica only. When Redis learns of these
   visitors, `waitroom_over_cap_total` counts each session without a slot, and the alert
   `WaitroomLetInAboveCap` fires. Nobody is called until the room is below its cap.
 * **The replica learns of changes late.** It applies a release or a changed setting when it
-  reconnects. Until then it accepts a released pass; Redis ends that session with the next request.
+  reconnects. Until it reconnects, it accepts a released pass; Redis ends that session with the next
+  request.
 
 If the cap matters more than newcomers, set `on_store_failure = "wait"`.
 """
