@@ -45,7 +45,7 @@ arrives per second.
     * If the visitors inside stay, no slot is free for about 15 s.
     * If the data are lost, nobody is called until the visitors near the head of the queue have had
       time to return: two polls if a replica knows their interval, otherwise 60 s.
-* **holds**: both counts are 0, somebody is called, the cap holds, nobody inside has to wait, and
+* **holds**: nobody was overtaken, somebody is called, the cap holds, nobody inside has to wait, and
   nobody loses a place.
 
 If the data are lost *and* all replicas are down, nothing remembers the queue. A newcomer who
