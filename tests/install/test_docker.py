@@ -9,6 +9,7 @@ BARE=1.
 import json
 import os
 import re
+import shutil
 import subprocess
 import textwrap
 from pathlib import Path
@@ -41,6 +42,7 @@ BEGIN = """
 set -eu
 export HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin
 mount -t proc proc /proc; umount -l /.old; ip link set lo up
+mkdir -p /var/lib/docker
 mount -t tmpfs tmpfs /tmp; mount -t tmpfs tmpfs /var/lib/docker
 dockerd >/dockerd.log 2>&1 &
 until docker version >/dev/null 2>&1; do kill -0 $!; sleep 0.5; done
@@ -129,7 +131,8 @@ def engine(tmp_path_factory):
     root = folder / "engine"
     (root / "etc/resolv.conf").write_bytes(Path("/etc/resolv.conf").read_bytes())
     subprocess.run(["git", "clone", "--quiet", ROOT, root / "waitroom"], check=True, timeout=60)
-    return root
+    yield root
+    shutil.rmtree(folder)
 
 
 def test_the_pages_of_docker(engine):
