@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Settings: TypeAlias = "model.Settings"
 CONFIG_HELP = (
     "The settings file (default: waitroom.toml in the current folder or in /etc/waitroom). "
-    "WAITROOM_* environment variables override its settings."
+    "WAITROOM_* environment variables override the settings in the file."
 )
 CONFIG = click.option("--config", "-c", "path", metavar="FILE", help=CONFIG_HELP)
 

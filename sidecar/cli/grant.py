@@ -52,17 +52,17 @@ def _check_url(_context: click.Context, _option: click.Parameter, url: str | Non
     type=click.IntRange(1, MAX_COUNT),
     help="The number of grants to print; requires --once.",
 )
-@click.option("--url", callback=_check_url, metavar="URL", help="Print links to this page.")
+@click.option("--url", callback=_check_url, metavar="URL", help="Print grants as links to a page.")
 @click.option(
     "--kind",
     type=click.Choice(["room", "target"]),
-    help="Whether ROOM is a room or a target, if both have this name.",
+    help="What ROOM is, if a room and a target both have this name.",
 )
 @JSON
 def grant(room: str, class_name: str, path: str | None, **options: Any) -> None:
     """Print grants, which give visitors or jobs a class in a queue.
 
-    ROOM is the name of a room, or of a target of jobs.
+    ROOM is the name of a room, or of a target (an API that jobs call).
 
     To use a grant, a visitor opens a page with waitroom_grant=GRANT in its query string. --url
     prints such links. No replica is needed: the class and the keys are read from the settings.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_FROM_HELP = "The start of the period: 2026-11-27T18:00Z, or 24h for 24 hours ago (the default)."
+_FROM_HELP = "The start of the period, such as 2026-11-27T18:00Z; 24h (default) means 24 hours ago."
 _FROM = click.option("--from", "start", metavar="TIME", help=_FROM_HELP)
 _TO = click.option("--to", "end", metavar="TIME", help="The end of the period (default: now).")
 

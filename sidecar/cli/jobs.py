@@ -49,7 +49,7 @@ def jobs() -> None:
 @click.option("--path", metavar="PATH", help="The path, relative to the target's url.")
 @click.option("--query", metavar="TEXT", help="The query string, sent unchanged.")
 @click.option("--header", "-H", "headers", multiple=True, metavar="NAME: VALUE")
-@click.option("--body", "-d", metavar="TEXT", help="The request's body; - reads standard input.")
+@click.option("--body", "-d", metavar="TEXT", help="The request's body; - means standard input.")
 @click.option(
     "--body-file",
     type=click.File("rb"),
@@ -65,7 +65,7 @@ def jobs() -> None:
     "--class",
     "class_name",
     metavar="NAME",
-    help="The job's class: that of --grant, or any class if the token has the scope classes.",
+    help="The job's class: the class of --grant, or any if the token has the scope classes.",
 )
 @click.option("--grant", metavar="TEXT", help="A grant for the class, printed by waitroom grant.")
 @click.option(
@@ -81,13 +81,13 @@ def jobs() -> None:
     help="Send a POST to this URL when the job ends.",
 )
 @click.option(
-    "--run-at", metavar="TIME", help="Delay the call until this time: 2026-12-01T10:00+01:00."
+    "--run-at", metavar="TIME", help="Delay the call until TIME, such as 2026-12-01T10:00+01:00."
 )
 @click.option(
     "--delay",
     callback=read_duration,
     metavar="TIME",
-    help="Delay the call by this long: 90s, 10m, 2h.",
+    help="Delay the call by TIME, such as 90s, 10m or 2h.",
 )
 @click.option("--wait", "is_waiting", is_flag=True, help="Wait until the job ends or is called.")
 @EVERY
@@ -108,9 +108,9 @@ def submit(
     file: IO[bytes] | None,
     **request: Any,
 ) -> None:
-    """Submit a job. Its id goes to standard output, its state to standard error. With --wait, the
-    result's body or an online job's permit goes to standard output, everything else to standard
-    error; exit 1 unless the job was completed or, if it is online, called.
+    """Submit a job. The job's id goes to standard output, its state to standard error. With --wait,
+    the result's body or an online job's permit goes to standard output, everything else to standard
+    error. Exit 1 unless the job was completed or, if it is online, called.
 
     With --file, submit the jobs in a file, and print their ids. Each line is a JSON object, as in
     the API. Lines without a target use TARGET. Exit 1 if a job was refused. Give each job an
@@ -246,7 +246,7 @@ def _filter_options(*, ended: bool | None = None) -> Callable[[Any], Any]:
             "--from",
             "from",
             metavar="TIME",
-            help="Select jobs submitted since TIME: 2026-11-27T18:00Z, or 24h for 24 hours ago.",
+            help="Select jobs submitted since TIME, such as 2026-11-27T18:00Z or 24h (a day ago).",
         ),
         click.option("--to", metavar="TIME", help="Select only jobs submitted before this time."),
     )
@@ -374,7 +374,7 @@ def _print_jobs(document: dict[str, Any]) -> None:
 @_filter_options()
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
 def list_jobs(client: Client, /, limit: int, **filters: str | None) -> Any:
-    """List jobs, newest first. With a service token, only its own jobs are listed."""
+    """List jobs, newest first. A service token sees only its own jobs."""
     return read_pages(client, "/v1/jobs", "jobs", limit=limit, **_build_query(filters))
 
 
@@ -386,7 +386,7 @@ def _print_reasons(document: dict[str, Any]) -> None:
 @jobs.reply_command(_print_reasons)
 @_filter_options()
 def reasons(client: Client, /, **filters: str | None) -> Any:
-    """Group failed jobs by reason, most frequent first, among the newest 1,000 that match."""
+    """Group failed jobs (the newest 1,000 that match) by reason, most frequent first."""
     return client.request("GET", "/v1/jobs/bulk/reasons", query=_build_query(filters))
 
 

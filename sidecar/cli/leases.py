@@ -108,7 +108,7 @@ def release(client: Client, template: str, resource: str, holder: str | None) ->
     "--wait",
     callback=read_duration,
     metavar="DURATION",
-    help="How long to wait at most, such as 30s; 0s means not at all (default: no limit).",
+    help="The maximum time to wait for the lease, such as 30s or 0s (default: no limit).",
 )
 @click.option("--holder", default="", metavar="NAME", help="The holder's name (default: a new id).")
 @click.option(

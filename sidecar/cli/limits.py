@@ -38,7 +38,7 @@ def _print_rules(document: dict[str, Any]) -> None:
 
 @limits.reply_command(_print_rules, name="list")
 def list_limits(client: Client) -> Any:
-    """List the limits, as configured."""
+    """List the configured limits."""
     return client.request("GET", _LIMITS)
 
 
@@ -54,8 +54,8 @@ def _read_fields(key: str | None, fields: tuple[str, ...]) -> dict[str, str]:
 @click.argument("fields", nargs=-1, metavar="[FIELD=VALUE]…")
 @click.option("--key", metavar="KEY", help="The whole key, in place of its fields.")
 def show(client: Client, name: str, fields: tuple[str, ...], key: str | None) -> Any:
-    """Show as JSON how the limit would decide on a call made now, without counting it. Without
-    the fields of a key, show the rule and the limits of individual keys."""
+    """Show as JSON whether the limit would allow a call now, without counting a call. Without the
+    fields of a key, show the rule and the limits of individual keys."""
     query = _read_fields(key, fields)
     path = build_api_path(_LIMITS, name)
     for rule in client.request("GET", _LIMITS)["limits"]:
@@ -78,11 +78,11 @@ def _print_permit(permit: dict[str, Any]) -> None:
     "--wait",
     callback=read_duration,
     metavar="DURATION",
-    help="How long to wait until the call may proceed, such as 30s (default: do not wait).",
+    help="The maximum time to wait until the call may proceed, such as 30s (default: 0s).",
 )
 def acquire(client: Client, /, name: str, fields: tuple[str, ...], **params: Any) -> Any:
-    """Ask a limit whether a call may proceed, and count the call. Exit 0 if it may proceed, 4 if
-    the limit refuses it, or 3 if no replica answers or Redis is unavailable."""
+    """Ask a limit whether a call may proceed, and count the call. Exit 0 if the call may proceed, 4
+    if the limit refuses it, or 3 if no replica answers or Redis is unavailable."""
     query, wait_s = _read_fields(params["key"], fields), params["wait"] or 0
     call = {"cost": params["cost"], **(query if params["key"] is not None else {"fields": query})}
     path, deadline_s = build_api_path(_LIMITS, name), time.monotonic() + wait_s
@@ -169,8 +169,8 @@ def _print_counts(document: dict[str, Any]) -> None:
 
 @limits.reply_command(_print_counts, "name", name="keys")
 def list_keys(client: Client, name: str) -> Any:
-    """List the keys that have a count, those closest to their limit first. The command scans all
-    keys in Redis, a few thousand at a time."""
+    """List the keys that have a count, starting with the keys closest to their limit. The command
+    scans all keys in Redis, a few thousand at a time."""
     counts = read_pages(client, build_api_path(_LIMITS, name, "counts"), "keys")
     keys = sorted(counts["keys"], key=lambda key: (key["remaining"] or 0) / (key["limit"] or 1))
     return {**counts, "keys": keys, "found": len(keys)}
@@ -188,7 +188,7 @@ def _print_recent(document: dict[str, Any]) -> None:
 
 @limits.reply_command(_print_recent, "name")
 def recent(client: Client, name: str) -> Any:
-    """Show a limit's decisions in the last three hours, and the keys it refused most often."""
+    """Show a limit's decisions in the last three hours, and the keys refused most often."""
     return client.request("GET", build_api_path(_LIMITS, name, "recent"))
 
 

@@ -28,10 +28,10 @@ _MAX_CONF_BYTES = 1_000_000
     "--force", is_flag=True, help="Write the key even if your own nginx files use secure_link."
 )
 def nginx_key(file: str, path: str | None, force: bool) -> None:
-    """Write the key with which nginx verifies stamps (cookies valid for seconds) to FILE.
+    """Write to FILE the key with which nginx verifies stamps (cookies valid for a few seconds).
 
     FILE is waitroom-stamp.conf in the folder of nginx.conf; - prints the key. The key is derived
-    from secret_keys. When they change, write the key again and run `nginx -s reload`.
+    from secret_keys. When secret_keys change, write the key again and run `nginx -s reload`.
     """
     text = build_key_file(load_settings(path).secret_keys)
     if file == "-":

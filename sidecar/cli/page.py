@@ -57,7 +57,7 @@ def nginx(file: str | None = None) -> None:
 @click.option("--state", "states", multiple=True, help="Write only this state (repeatable).")
 @click.option("--language", default="en", show_default=True, help="The page's language.")
 @click.option("--set", "changes", multiple=True, metavar="SETTING=VALUE", help="Change a setting.")
-@click.option("--site", default="", help="The site to load your own files from: https://….")
+@click.option("--site", default="", help="The site from which to load your own files: https://….")
 @click.option("--into", default="preview", show_default=True, help="The folder to write to.")
 def preview(
     room: str,

@@ -37,14 +37,14 @@ def _check_listen(_context: click.Context, _parameter: click.Parameter, value: s
     default=100,
     show_default=True,
     type=click.IntRange(1, 10_000),
-    help="The maximum number of calls in progress to one target; its own limit applies too.",
+    help="The maximum number of calls in progress to one target, within the target's own limit.",
 )
 @click.option(
     "--grace",
     default=30.0,
     show_default=True,
     type=click.FloatRange(0, 3600),
-    help="Seconds for calls in progress to finish when the process stops.",
+    help="How many seconds calls in progress have to finish when the process stops.",
 )
 @click.option(
     "--listen",

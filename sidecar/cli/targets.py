@@ -55,11 +55,11 @@ def show(client: Client, name: str) -> Any:
 @targets.reply_command(print_changes, "name", name="set")
 @click.argument("changes", nargs=-1, required=True, metavar="SETTING=VALUE…")
 def set_(client: Client, name: str, changes: tuple[str, ...]) -> Any:
-    """Change settings of a target, or create a target. Replicas and workers apply them within two
-    seconds.
+    """Change settings of a target, or create a target. Replicas and workers apply the changes
+    within two seconds.
 
-    A value is JSON or text; null means none, and @FILE reads the value, such as a secret, from a
-    file. The changes override the settings file until you run waitroom targets unset.
+    A value is JSON or text; null means no value, and @FILE reads the value, such as a secret, from
+    a file. The changes override the settings file until you run waitroom targets unset.
     """
     pairs = read_pairs(changes, "SETTING=VALUE, such as concurrency=20")
     body = {setting: parse_value(_read_value(setting, text)) for setting, text in pairs.items()}

@@ -42,7 +42,7 @@ _NOT_A_DRAW = "this is no draw as a room publishes it"
     "--commitment", metavar="HEX", help="The commitment that you noted before the pre-queue."
 )
 @click.option(
-    "--digest", metavar="HEX", help="The SHA-256 of the list, which you noted after the opening."
+    "--digest", metavar="HEX", help="The list's SHA-256, which you noted after the opening."
 )
 @click.option("--visitor", metavar="ID", help="Also print this visitor's place.")
 @click.option("--save", metavar="FILE", help="Save the published data, to verify it again later.")
@@ -51,8 +51,8 @@ def verify_draw(source: str, save: str | None, *, as_json: bool, **expected: str
     """Compute the draw of a pre-queue again, and print what this proves.
 
     URL is https://your.site/_waitroom/ROOM/draw, with ?event=NAME for an event other than the last.
-    FILE is a file that --save wrote. Exit 1 if a result differs from the published one, or if
-    nothing has been published yet.
+    FILE is a file that --save wrote. Exit 1 if a result differs from the published result, or if
+    nothing is published yet.
     """
     from sidecar.lottery.commitment import verify  # noqa: PLC0415
 

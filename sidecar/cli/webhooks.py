@@ -93,7 +93,7 @@ def _print_resent(document: dict[str, Any]) -> None:
 @click.argument("ids", nargs=-1, metavar="[ID…]")
 @click.option("--failed", is_flag=True, help="Resend all failed messages.")
 def resend(client: Client, name: str, ids: tuple[str, ...], *, failed: bool) -> Any:
-    """Resend messages by id, or all failed messages. Each is sent once, with the same id."""
+    """Resend messages by id, or all failed ones. Each message is sent once, with the same id."""
     if failed == bool(ids):
         raise click.UsageError("name messages by their ids, or say --failed")
     if failed:
@@ -110,9 +110,9 @@ def resend(client: Client, name: str, ids: tuple[str, ...], *, failed: bool) -> 
 @JSON
 @click.pass_obj
 def test(options: ReplicaOptions, names: tuple[str, ...], *, as_json: bool) -> None:
-    """Send a test message from this machine to all webhooks, or to those that you name.
+    """Send a test message from this machine to all webhooks, or to the webhooks that you name.
 
-    It is sent once, without retries. Exit 1 if a receiver did not accept it. No replica is needed.
+    The test is sent once, without retries. Exit 1 if a delivery fails. No replica is needed.
     """
     settings = load_settings(options.config)
     unknown = [name for name in names if name not in settings.webhooks]

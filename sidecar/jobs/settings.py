@@ -53,7 +53,7 @@ _NUMERIC_HOST = re.compile(r"(?:.*\.)?(?:\d+|0[xX][0-9a-fA-F]*)\.?\Z")
 
 
 def normalize_header_name(name: str) -> str:
-    """Return a header's name in lower case, with - for _, which CGI servers treat alike."""
+    """Return a header's name in lower case, with - for _, because CGI servers treat both alike."""
     return name.lower().replace("_", "-")
 
 
@@ -92,7 +92,7 @@ def _check_url(value: str) -> str:
 
 
 def _is_unambiguous_host(host: str, *, is_bracketed: bool) -> bool:
-    """Return False for a host that URL parsers read in different ways: 0x7f.1 or ex%61mple."""
+    """Return False for a host that URL parsers read in different ways, such as 0x7f.1."""
     if is_bracketed or _NUMERIC_HOST.match(host):
         try:
             ip_address(host)
@@ -175,9 +175,9 @@ class TargetSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     url: Annotated[str, AfterValidator(_check_url)] | None = None
-    """The URL to call. It has no user, query or fragment, and no `.`, `..` or `//` in its path. If
-    it ends with `/`, jobs add a path to it. Otherwise, jobs call exactly this URL, and may add a
-    query. It can be omitted only with `kinds = ["online"]`."""
+    """The URL to call. The URL has no user, query or fragment, and no `.`, `..` or `//` in its
+    path. If it ends with `/`, jobs add a path to it. Otherwise, jobs call exactly this URL, and may
+    add a query. The URL can be omitted only with `kinds = ["online"]`."""
     kinds: Annotated[tuple[JobKind, ...], BeforeValidator(split_list)] = Field(
         default=("offline", "online"), validate_default=True
     )
@@ -189,12 +189,12 @@ class TargetSettings(BaseModel):
     headers: Annotated[dict[str, str], table_validator('{"Authorization": "Bearer ..."}')] = Field(
         default={}, repr=False
     )
-    """Headers that the worker adds to each call. They replace the job's headers of the same name.
-    Use them for the target's API key: their values are never shown. `Host`, `Content-Length`,
+    """Headers that the worker adds to each call. They replace the job's own headers of the same
+    name. Use them for the target's API key: their values are never shown. `Host`, `Content-Length`,
     `Idempotency-Key` and some others are not allowed, because the worker sets them."""
     private: bool = False
     """Whether calls to private addresses, such as those of this machine or its network, are
-    allowed. If not, they are refused even if a public name resolves to a private address."""
+    allowed. If not, a call is refused even if a public name resolves to a private address."""
     paused: bool = False
     """If true, no calls are made, and jobs wait."""
     concurrency: Count = Field(default=10, ge=1, le=100_000)
@@ -214,9 +214,9 @@ class TargetSettings(BaseModel):
     as `rate`."""
     strict: bool = False
     """If true, the target never sees more than `rate` calls begin in any `window`. In exchange,
-    each call is sent 0.2 s later, and at most `rate` calls begin in `window` + 0.15 s. Requires
-    `kinds = ["offline"]`, a `window` of at least 1 s, and the algorithm `sliding_window` or
-    `leaky_bucket`."""
+    each call is sent 0.2 s later, and workers begin at most `rate` calls in `window` + 0.15 s.
+    Requires `kinds = ["offline"]`, a `window` of at least 1 s, and the algorithm `sliding_window`
+    or `leaky_bucket`."""
     timeout: Seconds = Field(default=60, ge=0.1, le=86_400)
     """How long a call may take, including its response. For online jobs: how long a used permit
     counts as a call in progress, unless the client reports that the call has ended."""
@@ -229,18 +229,18 @@ class TargetSettings(BaseModel):
     and `connection` (no complete response within `timeout`). After the last attempt, the job is
     `failed`. Your list replaces the default list."""
     fail_on: Annotated[tuple[int | str, ...], _PARSE_FAIL_ON] = ("3xx", "4xx", "5xx")
-    """The responses after which a job is `failed` at once: statuses as in `retry_on`, without
-    `connection`. A status in both lists is retried first. After any other response, the job is
-    `completed`. Your list replaces the default list; with `[]`, any response completes the job."""
+    """The responses after which a job is `failed` at once: as in `retry_on`, without `connection`.
+    If both lists have a status, the call is retried first. After any other response, the job is
+    `completed`. Your list replaces the default; with `[]`, any response completes the job."""
     retries: Count = Field(default=3, ge=0, le=100)
-    """The maximum number of attempts after the first."""
+    """The maximum number of further attempts after the first attempt."""
     retry_delay: Seconds = Field(default=1, ge=0.01, le=3600)
-    """The pause before the second attempt. Each further pause is twice as long, up to 5 minutes,
-    minus a random part. A longer `Retry-After` from the target is used instead, up to an hour."""
+    """The pause before the second attempt. Each further pause doubles, up to 5 minutes, minus a
+    random part. A longer `Retry-After` from the target is used instead, up to an hour."""
     break_after: Count = Field(default=3, ge=1, le=1000)
     """After this many failures in a row, calls stop for 5 s. Then one call tests the target. Each
-    time the test fails, the pause doubles, up to a minute. Failures are the responses in
-    `retry_on` except 429."""
+    time the test fails, the pause doubles, up to a minute. Responses in `retry_on`, except 429,
+    count as failures."""
     claim_window: Seconds = Field(default=30, ge=1, le=3600)
     """For online jobs: how long a client has to use its permit."""
     abort: bool = False
@@ -255,8 +255,8 @@ class TargetSettings(BaseModel):
     max_pending: Count | None = Field(default=None, ge=0, le=100_000_000)
     """The maximum number of waiting jobs. Further jobs are refused with 429."""
     notify_above: Count | None = Field(default=None, ge=1, le=100_000_000)
-    """The webhook `target_queue_over` is sent when more jobs than this are waiting, and again only
-    after fewer than 80 % of this number were waiting. None: it is not sent."""
+    """The webhook `target_queue_over` is sent when more jobs than this are waiting, and is sent
+    again only after fewer than 80 % of this number were waiting. None: it is not sent."""
     max_body: Count = Field(default=131_072, ge=0, le=131_072)
     """The maximum size of a job's body, in bytes."""
     max_result: Count = Field(default=1_048_576, ge=0, le=104_857_600)
@@ -270,8 +270,8 @@ class TargetSettings(BaseModel):
     """The secret that signs callbacks. It has at least 16 characters, such as `whsec_` and 24 to 64
     random bytes in base64. Required with `callback_urls`."""
     previous_callback_secret: str = Field(default="", repr=False)
-    """The old secret, while you replace `callback_secret`: each callback has a Standard Webhooks
-    signature by both secrets. Remove it when the receivers have the new secret."""
+    """The old secret, while you replace `callback_secret`: each callback has two Standard Webhooks
+    signatures, one by each secret. Remove it when the receivers have the new secret."""
 
     @field_validator("kinds")
     @classmethod
@@ -356,8 +356,8 @@ class TargetSettings(BaseModel):
 
     @property
     def counted_window(self) -> float:
-        """Return for how long a claimed call counts against `rate`, in seconds. With `strict`, two
-        calls that are claimed so far apart are sent at least a `window` apart."""
+        """Return how many seconds a claimed call counts against `rate`. With `strict`, two calls
+        that are claimed that many seconds apart are sent at least a `window` apart."""
         return self.window + STRICT_SPREAD_S if self.strict else self.window
 
     @property
@@ -369,7 +369,7 @@ class TargetSettings(BaseModel):
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings about settings that are allowed, but probably not intended."""
+        """Return warnings about settings that are valid but probably not intended."""
         host = URL(self.url).host if self.url and "offline" in self.kinds else None
         if host is None or self.private or not _is_private_host(host):
             return []
@@ -385,7 +385,7 @@ class TargetSettings(BaseModel):
         return self.url is not None and self.url.endswith("/")
 
     def retries_on(self, status: int | None) -> bool:
-        """Return whether to retry after this status, or after no complete response (None)."""
+        """Return whether to retry after this status, or without a complete response (None)."""
         return CONNECTION in self.retry_on if status is None else _has_status(self.retry_on, status)
 
     def fails_on(self, status: int) -> bool:
@@ -393,8 +393,8 @@ class TargetSettings(BaseModel):
         return _has_status(self.retry_on, status) or _has_status(self.fail_on, status)
 
     def may_call_back(self, url: str) -> bool:
-        """Return whether a callback may go to a URL. Compares parsed URLs, because a string may
-        begin like an allowed URL and yet name another host."""
+        """Return whether a callback may go to a URL. Compares parsed URLs: a string may begin like
+        an allowed URL and yet name another host."""
         try:
             parsed = URL(url)
         except (ValueError, IndexError):
@@ -406,7 +406,7 @@ class TargetSettings(BaseModel):
         return any(_is_url_below(parsed, URL(prefix)) for prefix in self.callback_urls)
 
     def with_changes(self, overrides: dict[str, Any]) -> "TargetSettings":
-        """Return these settings with some overridden; *** keeps a secret's value. Raises InputError
+        """Return these settings with the overrides; *** keeps a secret's value. Raises InputError
         for invalid settings, and if a header kept by *** would be sent to a different server."""
         values = dict(overrides)
         headers = values.get("headers", dict.fromkeys(self.headers, HIDDEN))
@@ -424,7 +424,7 @@ class TargetSettings(BaseModel):
         return read_target({**self.model_dump(exclude_unset=True), **values})
 
     def changes_server(self, overrides: dict[str, Any]) -> bool:
-        """Return whether overrides change scheme, host or port of the url."""
+        """Return whether overrides change the scheme, host or port of the url."""
         return overrides.get("url") is not None and _get_origin(overrides["url"]) != _get_origin(
             self.url
         )

@@ -1,4 +1,4 @@
-"""The settings of one room. They can all be changed at run time, with the same validation."""
+"""The settings of one room. All can be changed at run time, with the same validation."""
 
 import contextlib
 import re
@@ -73,37 +73,37 @@ class RoomSettings(BaseModel):
 
     total_active_users: Count = Field(ge=0, le=10_000_000)
     """The cap: how many sessions the room may have at a time, including those of visitors who were
-    called and have not arrived yet. When you lower it, active visitors stay."""
+    called and have not arrived yet. When you lower the cap, active visitors stay."""
     adaptive: Adaptive = None
-    """A table, `[rooms.NAME.adaptive]`, that lets the room find out how many visitors the site can
-    serve, up to the cap, from its response times and errors. None: only the cap applies."""
+    """A table, `[rooms.NAME.adaptive]`, that lets the room learn from the site's response times and
+    errors how many visitors the site can serve, up to the cap. None: only the cap applies."""
     pause_on_error_share: float | None = Field(default=None, gt=0, le=1)
-    """Nobody is called while a higher share of the site's responses are errors (5xx, 429 and failed
-    connections). Requires `health_listen`, as `adaptive` does. None: no such pause."""
+    """Nobody is called while the share of errors (5xx, 429 and failed connections) among the site's
+    responses is above this. Requires `health_listen`, as `adaptive` does. None: no such pause."""
     pause_on_response_time: Seconds | None = Field(default=None, ge=0.01, le=600)
     """Nobody is called while one in ten of the site's responses takes longer than this. Requires
     `health_listen`. None: no such pause."""
     new_users_per_minute: Count | None = Field(default=None, ge=1, le=10_000_000)
-    """The maximum number of visitors admitted per minute, spread evenly. Called visitors who do
-    not arrive count too. None: visitors are admitted as fast as sessions end."""
+    """The maximum number of visitors admitted per minute, spread evenly. Called visitors who do not
+    arrive count too. None: visitors are admitted as soon as slots are free."""
     session_duration: Seconds = Field(default=300, ge=5, le=86_400 * 7)
-    """How long a session lasts after its last renewal. A request renews the session if a sixth of
-    this time, and 5 s (or half of this time, if that is shorter), have passed since then. When you
-    change this setting, active visitors stay, and no session ends earlier than announced."""
+    """How long a session lasts after its last renewal. A request renews the session if the last
+    renewal was at least a sixth of this time ago, and at least 5 s (or half of this time, if that
+    is shorter). When you change this setting, no running session becomes shorter."""
     session_max_duration: Seconds | None = Field(default=None, ge=5, le=86_400 * 30)
     """The maximum duration of a session, even if its visitor is active. None: no limit."""
     max_extension: Seconds | None = Field(default=None, ge=1, le=86_400)
-    """The longest time by which a response of the site may extend its visitor's session, with a
-    header such as `X-Waitroom-Extend: 600` (seconds). Requires `waitroom/site-headers.conf` and
-    `health_listen`. None: the header has no effect."""
+    """The longest time by which a response from your site may extend the session of the visitor who
+    receives it, with a header such as `X-Waitroom-Extend: 600` (seconds). Requires
+    `waitroom/site-headers.conf` and `health_listen`. None: the header has no effect."""
     release_by_header: bool = False
-    """Whether a response of the site with `X-Waitroom-Release: 1` ends its visitor's session.
-    Requires `waitroom/site-headers.conf` and `health_listen`."""
+    """Whether a response from your site with `X-Waitroom-Release: 1` ends the session of the
+    visitor who receives it. Requires `waitroom/site-headers.conf` and `health_listen`."""
     keepalive_max_duration: Seconds = Field(default=1800, ge=0, le=86_400)
-    """How long the script `/_waitroom/ROOM/keep.js` renews the session of a visitor who types or
-    scrolls on a page, counted from when the page was opened. 0: never."""
+    """How long after a page was opened the script `/_waitroom/ROOM/keep.js` renews the session of a
+    visitor who types or scrolls on that page. 0: never."""
     disable_session_renewal: bool = False
-    """If true, a session always ends `session_duration` after its start. Its cookie is set once."""
+    """If true, a session always ends `session_duration` after its start. The cookie is set once."""
     queueing_method: Literal["fifo", "random", "passthrough", "reject"] = "fifo"
     """Which visitor is called next. `fifo`: the one who has waited longest. `random`: any
     visitor in the queue. `passthrough`: all visitors pass and are not counted. `reject`: visitors
@@ -111,15 +111,15 @@ class RoomSettings(BaseModel):
     queue_all: bool = False
     """If true, all newcomers wait and nobody is called. Active visitors stay."""
     hold: HoldSetting = None
-    """A temporary pause, after which visitors are admitted gradually: a table with `until`
-    and `why`. `waitroom rooms hold`, an alert or a site in trouble sets it. None: no hold."""
+    """A temporary pause, after which visitors are admitted gradually: a table with `until` and
+    `why`. `waitroom rooms hold`, an alert or a site in trouble starts a hold. None: no hold."""
     suspended: bool = False
     """If true, the room is off: all visitors pass and are not counted."""
     max_waiting: Count | None = Field(default=None, ge=0, le=1_000_000_000)
-    """The maximum length of the queue. When it is reached, newcomers are told that the queue is
-    full. 0: newcomers may not wait, and visitors are called until the queue is empty."""
+    """The maximum length of the queue. At this length, newcomers are told that the queue is full.
+    0: newcomers may not wait, and visitors are called until the queue is empty."""
     rank_limit: Count | None = Field(default=None, ge=1, le=1_000_000_000)
-    """The last position shown as a number. With 2000, visitors further back see "2,000+"."""
+    """The highest position shown as a number. With 2000, visitors further back see "2,000+"."""
     lines: Lines = ()
     """2 to 4 sub-queues in calling order, each with its own positions. Empty: one queue."""
     classes: Classes = {}
@@ -129,61 +129,61 @@ class RoomSettings(BaseModel):
     """Whether a visitor's class is read from `$waitroom_class` in nginx. Use it only with
     our nginx includes: any other proxy must remove `X-Waitroom-Class` from clients' requests."""
     display: Literal["arrival", "order"] = "arrival"
-    """Which position is shown in a room with classes. `arrival`: it counts visitors who came
-    earlier, and does not grow when a visitor with a class goes ahead. `order`: it counts visitors
-    who will be called earlier. The estimated wait is always based on `order`."""
+    """Which position is shown in a room with classes. `arrival`: the position counts visitors who
+    came earlier, and does not grow when a visitor with a class goes ahead. `order`: the position
+    counts visitors who will be called earlier. The estimated wait is always based on `order`."""
     events: Events = ()
     """Scheduled openings, at most 20, with or without a pre-queue. They must not overlap."""
     between_events: Literal["closed", "open"] = "closed"
     """The state of a room with events while no event is on. `closed`: no newcomer enters or gets a
-    place, and the page counts down to the next event. `open`: as in a room without events."""
+    place, and the page counts down to the next event. `open`: the same as without events."""
     heartbeat_timeout: Seconds = Field(default=120, ge=10, le=86_400)
     """How long waiting visitors keep their place after their next poll was due."""
     heartbeat_interval: Seconds | None = Field(default=None, ge=1, le=3600)
     """The time between two polls of the waiting page; at most half of `heartbeat_timeout`. None: a
     tenth of the expected wait, from 2 s near the head of the queue to 60 s."""
     sweep_interval: Seconds = Field(default=120, ge=1, le=3600)
-    """How often visitors who no longer poll are removed from the queue. Until then, they do not
-    hold up the queue, because they are skipped at its head."""
+    """How often visitors who no longer poll are removed from the queue. Until then, they are
+    skipped at the head of the queue, so they do not hold it up."""
     claim_window: Seconds = Field(default=30, ge=5, le=3600, validate_default=True)
     """How long a called visitor has to arrive, counted from when their next poll is due; at most
     `heartbeat_timeout`. If the page polls often, the time is shorter: three poll intervals, but at
     least 10 s. After that, the slot goes to the next visitor, and a visitor who returns late is
-    called next. A place that was never polled also ends after this time. So does the session of a
-    newcomer who was admitted at once and has not sent the cookie back, if visitors are waiting or
-    nine in ten slots are taken."""
+    called next. A place whose visitor never polls also ends after this time. The session of a
+    newcomer who was admitted at once and has not sent the cookie back ends too, if visitors are
+    waiting or nine in ten slots are taken."""
     rejoin_window: Seconds = Field(default=600, ge=0, le=86_400)
     """How long visitors who lost their place because they did not poll (a sleeping phone, a tunnel)
     can get it back, counted from their last poll; sometimes up to five minutes longer. After that,
-    they join at the end. This setting also applies after Redis has lost its data."""
+    they join at the end of the queue. This setting also applies after Redis has lost its data."""
     poll_limit: Count = Field(default=30, ge=1, le=1_000_000_000)
-    """How many polls per minute a visitor may send before they are due. Further early polls are
-    answered with 429."""
+    """How many early polls (before the poll is due) a visitor may send per minute. Further early
+    polls are answered with 429."""
     shield_above: Count = Field(default=500, ge=1, le=10_000_000)
     """The shield goes up when more newcomers than this arrive at one replica within a second. The
-    waiting page then requests a place after a random delay, and nobody gets a place sooner. Clients
-    without cookies and scripts are answered by nginx alone."""
+    shield makes the waiting page request a place after a random delay; nobody gets a place sooner.
+    nginx alone answers clients without cookies and scripts."""
     on_store_failure: Literal["bounded", "admit", "wait"] = "bounded"
     """Which visitors are admitted while Redis is unavailable. `bounded`: each replica admits its
-    share of the free sessions and of `new_users_per_minute`, but nobody if visitors wait.
-    `admit`: everybody, including waiting visitors. `wait`: nobody. Active visitors always pass.
-    These sessions stay valid afterwards. A room over its cap then calls nobody."""
+    share of the free sessions and of `new_users_per_minute`, but nobody if visitors wait. `admit`:
+    everybody, including waiting visitors. `wait`: nobody. Active visitors always pass. Sessions
+    that begin meanwhile stay valid. Afterwards, a room over its cap calls nobody."""
     recovery_window: Seconds | None = Field(default=None, ge=0, le=3600)
     """How long nobody is called after Redis has lost its data, so that visitors can first get their
     places back with their cookies. None: twice the longest poll interval near the head of the
-    queue, but at least 5 s; 65 s if all replicas restarted too. If the time is shorter, some
-    visitors come back too late, because nginx caches verdicts for three seconds."""
+    queue, but at least 5 s; 65 s if all replicas restarted too. With a shorter time, some visitors
+    come back too late, because nginx caches verdicts for three seconds."""
     bind_pass: Literal["none", "user_agent", "ip"] = "none"  # noqa: S105 - not a password
     """Which client may use a pass. `none`: any client that has it. `user_agent`: only the browser
     that it was issued to. `ip`: only the IP address that it was issued to, or its 64-bit IPv6
-    network. If a pass comes from elsewhere, its session ends, so a visitor who switches between
-    IPv4 and IPv6 has to start again each time. A replica checks a bound pass at every request,
-    because nginx caches verdicts by cookie alone."""
+    network. If a bound pass comes from elsewhere, its session ends, so a visitor who switches
+    between IPv4 and IPv6 has to start again each time. A replica checks a bound pass at every
+    request, because nginx caches verdicts by cookie alone."""
     max_places_per_address: Count | None = Field(default=None, ge=1, le=100)
-    """How many places and sessions one IP address, or one 64-bit IPv6 network, may have. If it has
-    that many, newcomers from it, and visitors who return to a lost place, are told that the room is
-    full. The default is None, because all people in an office or with a mobile carrier may share
-    one address. Behind a load balancer, set `set_real_ip_from` in nginx first."""
+    """How many places and sessions one IP address, or one 64-bit IPv6 network, may have. When an
+    address has that many, its newcomers, and its visitors who return to a lost place, are told that
+    the room is full. The default is None, because all people in an office or with a mobile carrier
+    may share one address. Behind a load balancer, set `set_real_ip_from` in nginx first."""
     rollout_percent: Percent = Field(default=100, ge=0, le=100)
     """The percentage of newcomers to whom the room applies. The others pass and are not counted.
     All replicas choose the same visitors, and a higher percentage only adds visitors."""
@@ -193,10 +193,10 @@ class RoomSettings(BaseModel):
     exempt_paths: Paths = None
     """Requests for these paths, and for all paths below them, pass and are not counted. Write at
     most 100 paths, without percent-encoding. An ambiguous path (`..`, `//`, `;`, `%2f`) is never
-    exempt. This works only with nginx, where a location without a room costs less."""
+    exempt. This setting works only with nginx. There, a location without a room costs less."""
     exempt_header: bool = False
-    """Whether requests pass uncounted if nginx sets `$waitroom_exempt`. Use it only with
-    our nginx includes: any other proxy must remove `X-Waitroom-Exempt` from clients' requests."""
+    """Whether requests for which nginx sets `$waitroom_exempt` pass uncounted. Use it only with our
+    nginx includes: any other proxy must remove `X-Waitroom-Exempt` from clients' requests."""
     queueing_status_code: Annotated[Literal[200, 202, 429, 503], BeforeValidator(from_text)] = 503
     """The HTTP status of the waiting page. Search engines and caches do not store a 503 or 429."""
     json_format: Literal["waitroom", "cloudflare"] = "waitroom"
@@ -204,15 +204,15 @@ class RoomSettings(BaseModel):
     document with the client's position and wait. `cloudflare`: Cloudflare's `cfWaitingRoom`
     document, with the status `queueing_status_code`."""
     notify_above: Count | None = Field(default=None, ge=1, le=1_000_000_000)
-    """The webhook `queue_over` is sent when more visitors than this are waiting, and again only
-    after fewer than 80 % of this number were waiting."""
+    """The webhook `queue_over` is sent when more visitors than this are waiting, and is sent again
+    only after fewer than 80 % of this number were waiting."""
     public_url: Annotated[str, AfterValidator(_read_site)] | None = None
     """Your site's URL without a path, for links in the webhook `called` and on the dashboard. None:
     links in `called` are paths, and the dashboard has no links."""
     message: Message | None = None
     """Your message on the waiting page, at most 500 characters. For several languages, write a
-    table with one text for each language; `text` is for all other languages (without it, they get
-    `en` or the first). `until` is when the message ends. None: no message."""
+    table with one text for each language; `text` is for all other languages (without `text`, they
+    get `en` or the first text). The message ends at `until`. None: no message."""
     template: Annotated[str, AfterValidator(_check_template)] | None = None
     """Your own waiting page: a Mustache file in `template_dir`, such as `shop.html`. It replaces
     the whole page, and changes to it take effect at once. None: the built-in waiting page."""
@@ -266,14 +266,14 @@ class RoomSettings(BaseModel):
 
     @property
     def shortest_claim_s(self) -> float:
-        """The shortest time, in seconds, for which a called visitor's slot is reserved: that of
-        three polls. As `get_patience_ms` in rooms/lua/parts/no_show.lua."""
+        """The shortest time, in seconds, for which a called visitor's slot is reserved: three
+        polls. As `get_patience_ms` in rooms/lua/parts/no_show.lua."""
         return min(self.claim_window, max(10, 3 * (self.heartbeat_interval or 2)))
 
     @property
     def mode(self) -> Literal["open", "paused", "draining", "running"]:
         """The room's mode. open: all visitors pass. paused: nobody is called. draining: newcomers
-        may not wait, and the queue is called. running: none of these."""
+        may not wait, and the visitors in the queue are called. running: none of these."""
         if self.is_open:
             return "open"
         if self.queue_all:
@@ -314,7 +314,7 @@ class RoomSettings(BaseModel):
         return cap if self.adaptive is None else self.adaptive.lower(cap, learned)
 
     def moments(self, now_ms: int) -> Moments:
-        """Return the room's phase, current event and next event at a time."""
+        """Return the room's phase, current event and next event at the given time."""
         return find_moments(self.events, now_ms, is_open_between=self.between_events == "open")
 
     def find_message(self, moments: Moments, now_ms: int) -> str | dict[str, Any] | None:
@@ -331,7 +331,7 @@ class RoomSettings(BaseModel):
         """Return the settings that the Lua scripts read, without those that are None.
 
         Args:
-            events_kept: About how many entries the room's event stream holds at most.
+            events_kept: The approximate maximum number of entries in the room's event stream.
             tells_called: Whether a webhook reports calls, so that visitors may close the page.
             outage_ms: A longer time without a script call counts as an outage.
         """
@@ -363,7 +363,7 @@ class RoomSettings(BaseModel):
     def overridden(self, overrides: dict[str, Any]) -> "tuple[RoomSettings, list[str]]":
         """Return these settings with the valid overrides from run time applied, and the problems of
         the others. An override is invalid, for example, if only a later version knows the setting.
-        The valid ones are applied nevertheless, because the Lua scripts apply them too."""
+        The valid overrides are applied nevertheless, because the Lua scripts apply them too."""
         try:
             return (self.changed(overrides) if overrides else self), []
         except InputError as error:

@@ -1,4 +1,4 @@
-"""The model of all settings. Those of nested tables are in their packages (rooms/settings.py)."""
+"""The model of all settings. Models of nested tables are in their packages (rooms/settings.py)."""
 
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -79,14 +79,14 @@ class Settings(HistorySection):
     """Whether the demo's public secret and short tokens are accepted. Set it only for a demo."""
     store: Store = Field(default=MEMORY, repr=False)
     """The URL of Redis, which stores queues, sessions, leases and limits. All replicas need the
-    same URL. `memory://` is for trials only: the data is in the memory of one process and is lost
-    when the process stops, and a second replica has its own queues and caps."""
+    same URL. `memory://` is for trials only: the data is in the memory of one process, is lost when
+    the process stops, and is not shared with a second replica."""
     secret_keys: Annotated[list[str], BeforeValidator(split_list)] = Field(
         default=[], validate_default=True, repr=False
     )
-    """The keys for signing cookies, oldest first. The last key signs; signatures by any of the keys
-    are accepted. A key has at least 32 characters, without commas or spaces: `openssl rand -hex 32`
-    creates one. In a variable, write commas between keys; in a file, commas or line breaks."""
+    """The keys for signing cookies, oldest first. The last key signs; a signature by any of the
+    keys is accepted. A key has at least 32 characters, without commas or spaces: `openssl rand -hex
+    32` creates one. Separate keys with commas, or, in a file, with line breaks."""
     grant_keys: Annotated[list[str], BeforeValidator(split_list)] = Field(default=[], repr=False)
     """The keys that sign grants, written like `secret_keys`. Empty: `secret_keys` sign grants. Set
     these keys if your own server creates grants: it must not have `secret_keys`, which also sign
@@ -105,21 +105,21 @@ class Settings(HistorySection):
     """The sources from which `operator_header` is trusted: IP addresses and networks of the proxy,
     and `unix` for a Unix socket. Any client at these sources can act as any operator."""
     operator_header_role: Role | None = None
-    """The role of operators in `operator_header` who are not in `operators`. None: no access."""
+    """The role of operators named in the header but not in `operators`. None: no access."""
     service_token: str = Field(default="", repr=False)
     """The token, of at least 16 characters, with which your programs use the service API, `/v1/`.
-    `admin_token` and `tokens` are accepted too. If all are empty, the API is off."""
+    The API accepts `admin_token` and `tokens` too. If all three are empty, it is off."""
     tokens: dict[Name, str] = Field(default={}, repr=False)
     """Further tokens for the service API, by name. A job belongs to the token that submitted it,
     and a lease to the token that acquired it. A name has at most 48 lower-case letters, digits, `-`
     and `_`, and is not `service` or `operator`. A token has at least 16 characters."""
     scopes: dict[str, Annotated[frozenset[Scope], BeforeValidator(split_list)]] = Field(default={})
     """The scopes of each token, by the token's name: a list of `jobs`, `leases`, `limits`, `read`
-    and `classes`. `service` is the name of `service_token`. A token that is not listed has all
+    and `classes`. Here, `service` stands for `service_token`. A token that is not listed has all
     scopes except `classes`, which lets a program choose a class without a grant."""
     edge_listen: Listen = "127.0.0.1:8400"
-    """The address at which nginx reaches the replica. Nothing else must be able to reach it,
-    because a client of this address can claim any visitor's IP address."""
+    """The address at which nginx reaches the replica. Let only nginx reach it: a client that
+    connects to this address can claim any visitor's IP address."""
     ops_listen: Listen = DEFAULT_OPS_LISTEN
     """The address of health checks, metrics, the admin API and the service API. Keep it private."""
     done_listen: Annotated[str, AfterValidator(_check_optional_listen)] = ""
@@ -127,16 +127,16 @@ class Settings(HistorySection):
     a Unix socket. The replica then counts that call as ended. Empty: off."""
     health_listen: Annotated[str, AfterValidator(_check_optional_listen)] = ""
     """The address to which nginx reports a share of the sites' responses for adaptive rooms, by UDP
-    or a Unix socket. The reports are not signed, so only nginx may reach it. Empty: off."""
+    or a Unix socket. The reports are unsigned: let only nginx reach this address. Empty: off."""
     static_dir: Path | None = None
     """The folder with the waiting page's files. None: the folder in the installed package. The
     folder from which nginx serves these files is set in nginx's `settings.conf`."""
     template_dir: Path = Path("templates")
-    """The folder with rooms' templates, which may be relative to the settings file's folder."""
+    """The folder with rooms' templates. The path may be relative to the settings file's folder."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The minimum level of messages in the log, which is written to standard error."""
     log_format: Literal["json", "console"] = "json"
-    """`json`: one JSON object per line, including messages of libraries. `console`: coloured
+    """`json`: one JSON object per line, including messages from libraries. `console`: coloured
     text."""
     store_timeout: Seconds = Field(default=0.5, gt=0, le=30)
     """How long a call to Redis may take. Visitors' requests wait for the call, and nginx waits for
@@ -145,11 +145,11 @@ class Settings(HistorySection):
     """How long a stopping replica reports on `/readyz` that it is not ready, before it closes its
     listeners. Set it to the time that your load balancer takes to notice the report."""
     event_streams: Count = Field(default=0, ge=0, le=100_000)
-    """The maximum number of server-sent event streams of one replica. 0: browsers only poll."""
+    """The maximum number of server-sent event streams at one replica. 0: browsers only poll."""
     jobs: Database = Field(default="", repr=False)
-    """The database of jobs, their results, and targets that were changed at run time. All replicas
-    and workers need the same one; SQLite works on one machine only. Empty: if there are targets,
-    the file `waitroom-jobs.db` in the working directory; without targets, there are no jobs."""
+    """The database of jobs, results, and targets changed at run time. All replicas and workers need
+    the same database; SQLite works on one machine only. Empty: if there are targets, the file
+    `waitroom-jobs.db` in the working directory; without targets, there are no jobs."""
     leases: dict[RoomName, LeaseSettings] = Field(default={})
     """One table for each kind of resource that can be leased: `[leases.NAME]`. Names
     follow the rules for room names, and no room may have the same name."""
@@ -290,7 +290,7 @@ class Settings(HistorySection):
 
     @property
     def warnings(self) -> list[str]:
-        """Return a line for each setting that is allowed but probably a mistake."""
+        """Return one line of text for each setting that is valid but probably a mistake."""
         adaptive = (
             f"rooms.{name}.adaptive.{warning}"
             for name, room in self.rooms.items()

@@ -16,7 +16,7 @@ from sidecar.cli.output import JSON, add_colour
 @click.command()
 @CONFIG
 @click.argument("url", required=False)
-@click.option("--room", metavar="NAME", help="The room's name, if the page does not name it.")
+@click.option("--room", metavar="NAME", help="The room's name, if the page does not show it.")
 @click.option("--ops-port", default=8401, show_default=True, help="Report if this port is open.")
 @click.option("--edge-port", default=8400, show_default=True, help="Report if this port is open.")
 @click.option("--insecure", is_flag=True, help="Accept any TLS certificate.")
@@ -25,7 +25,7 @@ from sidecar.cli.output import JSON, add_colour
 def doctor(
     url: str | None, *, path: str | None, insecure: bool, as_json: bool, **options: Any
 ) -> None:
-    """Visit a page as a browser does, and print what is wrong. The default URL is the first
+    """Visit a page as a browser does, and print the problems. The default URL is the first
     public_url of a room in the settings.
 
     Exit 0 if there is no problem. The visit takes up to two places in the room and releases them.

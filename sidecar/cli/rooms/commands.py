@@ -54,14 +54,14 @@ def show(client: Client, room: str) -> Any:
     return client.rooms.get(room)
 
 
-_WHY = click.option("--why", default="", metavar="TEXT", help="The reason, for the log.")
+_WHY = click.option("--why", default="", metavar="TEXT", help="The reason, which is logged.")
 
 
 @rooms.reply_command(print_changes, "room", name="set")
 @click.argument("changes", nargs=-1, required=True, metavar="SETTING=VALUE…")
 @_WHY
 def set_(client: Client, room: str, changes: tuple[str, ...], why: str) -> Any:
-    """Change settings of a running room. All replicas apply them within two seconds.
+    """Change settings of a running room. All replicas apply the changes within two seconds.
 
     A value is JSON or text; null resets a setting to its configured value.
     """
@@ -88,10 +88,10 @@ def _print_message(document: Any) -> None:
     metavar="LANGUAGE=TEXT",
     help="The text for visitors of one language, such as de=… (repeatable).",
 )
-@click.option("--for", "length", metavar="TIME", help="Clear the message after this time: 15m, 2h.")
+@click.option("--for", "length", metavar="TIME", help="Clear the message after TIME, such as 2h.")
 @click.option("--clear", is_flag=True, help="Show the configured message again.")
 def message(client: Client, room: str, text: str | None, **options: Any) -> Any:
-    """Show a message to the waiting visitors. TEXT is for languages without a text of their own."""
+    """Show a message to the waiting visitors. TEXT is for languages not given with --in."""
     table = {} if text is None else {"text": text}
     table |= read_pairs(options["translations"], "LANGUAGE=TEXT after --in, such as de=…")
     if bool(table) == options["clear"]:

@@ -97,7 +97,7 @@ def watch(
     """Watch rooms and their sub-queues: the rooms that you name, or all rooms.
 
     On a terminal, figures are updated in place; otherwise, each room gets a line per interval.
-    Rates cover the last minute and curves the last five, or less if the command has just started.
+    Rates cover the last minute, and curves the last five minutes, if the command has run that long.
     """
     samples: Samples = defaultdict(deque)
     # Ctrl-C ends the live view, even if the process was started with SIGINT ignored.

@@ -189,7 +189,7 @@ def with_destination(command: Callable[..., None]) -> Any:
     "--site-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Read the site's nginx file, and print the lines to add to it.",
+    help="Read the site's nginx file, and print the lines to add to that file.",
 )
 @with_destination
 def init(  # noqa: PLR0913 - one per option
@@ -233,8 +233,8 @@ def init(  # noqa: PLR0913 - one per option
 def update_files(destination: Destination) -> None:
     """Update nginx's include files, the waiting page and the systemd units to this version.
 
-    Your settings are kept, and so are shipped files that you have edited. The new version of such a
-    file is written to the same folder, with the suffix .new.
+    Your settings are kept, and so are shipped files that you have edited. The new version of an
+    edited file is written to the same folder, with the suffix .new.
     """
     folder = destination.root / NGINX
     if not folder.is_dir():
