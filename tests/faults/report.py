@@ -82,16 +82,16 @@ away. Waitroom promises:
 * **The cap may be exceeded**, by at most the sum of:
     * the newcomers whom the replica admitted. With `on_store_failure = "bounded"` that is at most
       the replica's share of the slots that were free when it last reached Redis: three, for 10 free
-      slots and three replicas. With `"wait"`, the replica admits none; with `"admit"`, there is no
-      bound.
+      slots and three replicas. With `"wait"`, the replica admits no newcomers; with `"admit"`,
+      there is no bound.
     * the visitors inside whose requests all went to this replica for a whole `session_duration`, so
-      that Redis gave their slots away. There are few such visitors, because nginx asks the replicas
+      that Redis gave their slots away. Only a few visitors do so, because nginx asks the replicas
       in turn.
 * **You can see it.** `waitroom_store_away` is 1 at this replica only. When Redis learns of these
   visitors, `waitroom_over_cap_total` counts each session without a slot, and the alert
   `WaitroomLetInAboveCap` fires. Nobody is called until the room is below its cap.
 * **The replica learns of changes late.** It applies a release or a changed setting when it
-  reconnects. Until it reconnects, it accepts a released pass; Redis ends that session with the next
+  reconnects. It accepts a released pass until it reconnects; Redis ends that session with the next
   request.
 
 If the cap matters more than newcomers, set `on_store_failure = "wait"`.
