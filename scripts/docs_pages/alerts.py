@@ -143,7 +143,7 @@ def _section(alert: dict[str, Any]) -> Iterator[str]:
     yield _named(alert["meaning"])
     section = alert["runbook"].removeprefix("docs/")
     label = section.partition(".")[0].capitalize()
-    yield f"**What to do:** {_named(alert['remedy'])} See [{label}]({section})."
+    yield f"**Remedy:** {_named(alert['remedy'])} See [{label}]({section})."
 
 
 def _named(text: str) -> str:

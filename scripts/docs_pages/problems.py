@@ -36,7 +36,7 @@ def page() -> str:
     for status, kinds in groupby(by_status, key=lambda kind: kind.status):
         parts.append(f"## {status} {HTTPStatus(status).phrase}")
         for kind in kinds:
-            parts += [f"### `{kind.code}`", kind.meaning, f"**What to do:** {kind.remedy}"]
+            parts += [f"### `{kind.code}`", kind.meaning, f"**Remedy:** {kind.remedy}"]
     return "\n\n".join(parts) + "\n"
 
 
