@@ -64,7 +64,7 @@ def grant(room: str, class_name: str, path: str | None, **options: Any) -> None:
 
     ROOM is the name of a room, or of a target (an API that jobs call).
 
-    To use a grant, a visitor opens a page with waitroom_grant=GRANT in its query string. --url
+    To use a grant, a visitor opens a URL with waitroom_grant=GRANT in its query string. --url
     prints such links. No replica is needed: the class and the keys are read from the settings.
     """
     settings = load_settings(path)

@@ -292,8 +292,8 @@ def cancel(client: Client, /, ids: tuple[str, ...], **options: Any) -> None:
 
 @_bulk_command(ended=True)
 def retry(client: Client, /, ids: tuple[str, ...], **options: Any) -> None:
-    """Retry jobs that have ended. Select jobs by their ids, in any final state, or by
-    options; without --state, options select only failed and expired jobs. The jobs join the end of
+    """Retry jobs that have ended. Select jobs in any final state by their ids, or select by
+    options. Without --state, options select only failed and expired jobs. The jobs join the end of
     the queue, and their results are deleted."""
     _change_jobs(client, client.jobs.retry, _print_state, ids, options)
 

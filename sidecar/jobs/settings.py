@@ -189,9 +189,9 @@ class TargetSettings(BaseModel):
     headers: Annotated[dict[str, str], table_validator('{"Authorization": "Bearer ..."}')] = Field(
         default={}, repr=False
     )
-    """Headers that the worker adds to each call. They replace the job's own headers of the same
-    name. Use them for the target's API key: their values are never shown. `Host`, `Content-Length`,
-    `Idempotency-Key` and some others are not allowed, because the worker sets them."""
+    """Headers that the worker adds to each call. These headers replace the job's own headers of the
+    same name. Use them for the target's API key: their values are never shown. `Host`,
+    `Content-Length`, `Idempotency-Key` and some others are not allowed: the worker sets them."""
     private: bool = False
     """Whether calls to private addresses, such as those of this machine or its network, are
     allowed. If not, a call is refused even if a public name resolves to a private address."""
@@ -229,9 +229,9 @@ class TargetSettings(BaseModel):
     and `connection` (no complete response within `timeout`). After the last attempt, the job is
     `failed`. Your list replaces the default list."""
     fail_on: Annotated[tuple[int | str, ...], _PARSE_FAIL_ON] = ("3xx", "4xx", "5xx")
-    """The responses after which a job is `failed` at once: as in `retry_on`, without `connection`.
-    If both lists have a status, the call is retried first. After any other response, the job is
-    `completed`. Your list replaces the default; with `[]`, any response completes the job."""
+    """The responses after which a job is `failed` at once: statuses as in `retry_on`, without
+    `connection`. If both lists have a status, the call is retried first. After other responses, the
+    job is `completed`. Your list replaces the default; with `[]`, any response completes a job."""
     retries: Count = Field(default=3, ge=0, le=100)
     """The maximum number of further attempts after the first attempt."""
     retry_delay: Seconds = Field(default=1, ge=0.01, le=3600)
@@ -267,11 +267,11 @@ class TargetSettings(BaseModel):
     callback_urls: UrlPrefixes = ()
     """The allowed prefixes of callback URLs, each with a path. Empty: callbacks are not allowed."""
     callback_secret: str = Field(default="", repr=False, validate_default=True)
-    """The secret that signs callbacks. It has at least 16 characters, such as `whsec_` and 24 to 64
-    random bytes in base64. Required with `callback_urls`."""
+    """The secret that signs callbacks. The secret has at least 16 characters, such as `whsec_` and
+    24 to 64 random bytes in base64. Required with `callback_urls`."""
     previous_callback_secret: str = Field(default="", repr=False)
     """The old secret, while you replace `callback_secret`: each callback has two Standard Webhooks
-    signatures, one by each secret. Remove it when the receivers have the new secret."""
+    signatures, one by each secret. Remove the old secret when the receivers have the new one."""
 
     @field_validator("kinds")
     @classmethod

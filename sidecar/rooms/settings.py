@@ -59,8 +59,8 @@ def _read_site(value: str) -> str:
 
 
 def _check_template(value: str) -> str:
-    """Check the name of a template file. It may not be a path: operators may choose among the files
-    in template_dir, but may not read or write other files."""
+    """Check the name of a template file. The name may not be a path: operators may choose among the
+    files in template_dir, but may not read or write other files."""
     if not TEMPLATE_NAME.match(value):
         raise ValueError("write the name of a file in template_dir, such as shop.html")
     return value
@@ -88,8 +88,8 @@ class RoomSettings(BaseModel):
     arrive count too. None: visitors are admitted as soon as slots are free."""
     session_duration: Seconds = Field(default=300, ge=5, le=86_400 * 7)
     """How long a session lasts after its last renewal. A request renews the session if the last
-    renewal was at least a sixth of this time ago, and at least 5 s (or half of this time, if that
-    is shorter). When you change this setting, no running session becomes shorter."""
+    renewal was at least a sixth of this time ago, and at least 5 s ago (or half of this time, if
+    that is shorter). When you change this setting, no running session becomes shorter."""
     session_max_duration: Seconds | None = Field(default=None, ge=5, le=86_400 * 30)
     """The maximum duration of a session, even if its visitor is active. None: no limit."""
     max_extension: Seconds | None = Field(default=None, ge=1, le=86_400)
@@ -105,7 +105,7 @@ class RoomSettings(BaseModel):
     disable_session_renewal: bool = False
     """If true, a session always ends `session_duration` after its start. The cookie is set once."""
     queueing_method: Literal["fifo", "random", "passthrough", "reject"] = "fifo"
-    """Which visitor is called next. `fifo`: the one who has waited longest. `random`: any
+    """Which visitor is called next. `fifo`: the visitor who has waited longest. `random`: any
     visitor in the queue. `passthrough`: all visitors pass and are not counted. `reject`: visitors
     who find no free session are turned away instead of waiting."""
     queue_all: bool = False
@@ -116,7 +116,7 @@ class RoomSettings(BaseModel):
     suspended: bool = False
     """If true, the room is off: all visitors pass and are not counted."""
     max_waiting: Count | None = Field(default=None, ge=0, le=1_000_000_000)
-    """The maximum length of the queue. At this length, newcomers are told that the queue is full.
+    """The maximum length of the queue. When it has this length, newcomers are told that it is full.
     0: newcomers may not wait, and visitors are called until the queue is empty."""
     rank_limit: Count | None = Field(default=None, ge=1, le=1_000_000_000)
     """The highest position shown as a number. With 2000, visitors further back see "2,000+"."""
@@ -143,19 +143,19 @@ class RoomSettings(BaseModel):
     """The time between two polls of the waiting page; at most half of `heartbeat_timeout`. None: a
     tenth of the expected wait, from 2 s near the head of the queue to 60 s."""
     sweep_interval: Seconds = Field(default=120, ge=1, le=3600)
-    """How often visitors who no longer poll are removed from the queue. Until then, they are
-    skipped at the head of the queue, so they do not hold it up."""
+    """How often visitors who no longer poll are removed from the queue. Until then, these visitors
+    are skipped at the head of the queue, so they do not hold it up."""
     claim_window: Seconds = Field(default=30, ge=5, le=3600, validate_default=True)
     """How long a called visitor has to arrive, counted from when their next poll is due; at most
     `heartbeat_timeout`. If the page polls often, the time is shorter: three poll intervals, but at
     least 10 s. After that, the slot goes to the next visitor, and a visitor who returns late is
     called next. A place whose visitor never polls also ends after this time. The session of a
-    newcomer who was admitted at once and has not sent the cookie back ends too, if visitors are
-    waiting or nine in ten slots are taken."""
+    newcomer who was admitted at once and has not sent the cookie back also ends then, if visitors
+    are waiting or nine in ten slots are taken."""
     rejoin_window: Seconds = Field(default=600, ge=0, le=86_400)
     """How long visitors who lost their place because they did not poll (a sleeping phone, a tunnel)
-    can get it back, counted from their last poll; sometimes up to five minutes longer. After that,
-    they join at the end of the queue. This setting also applies after Redis has lost its data."""
+    can get it back, counted from their last poll; sometimes up to five minutes longer. Later, they
+    join at the end of the queue. This setting also applies after Redis has lost its data."""
     poll_limit: Count = Field(default=30, ge=1, le=1_000_000_000)
     """How many early polls (before the poll is due) a visitor may send per minute. Further early
     polls are answered with 429."""
@@ -167,7 +167,7 @@ class RoomSettings(BaseModel):
     """Which visitors are admitted while Redis is unavailable. `bounded`: each replica admits its
     share of the free sessions and of `new_users_per_minute`, but nobody if visitors wait. `admit`:
     everybody, including waiting visitors. `wait`: nobody. Active visitors always pass. Sessions
-    that begin meanwhile stay valid. Afterwards, a room over its cap calls nobody."""
+    that begin during the outage stay valid. Afterwards, a room over its cap calls nobody."""
     recovery_window: Seconds | None = Field(default=None, ge=0, le=3600)
     """How long nobody is called after Redis has lost its data, so that visitors can first get their
     places back with their cookies. None: twice the longest poll interval near the head of the
@@ -193,7 +193,7 @@ class RoomSettings(BaseModel):
     exempt_paths: Paths = None
     """Requests for these paths, and for all paths below them, pass and are not counted. Write at
     most 100 paths, without percent-encoding. An ambiguous path (`..`, `//`, `;`, `%2f`) is never
-    exempt. This setting works only with nginx. There, a location without a room costs less."""
+    exempt. This setting works only with nginx. In nginx, a location without a room costs less."""
     exempt_header: bool = False
     """Whether requests for which nginx sets `$waitroom_exempt` pass uncounted. Use it only with our
     nginx includes: any other proxy must remove `X-Waitroom-Exempt` from clients' requests."""
@@ -214,20 +214,20 @@ class RoomSettings(BaseModel):
     table with one text for each language; `text` is for all other languages (without `text`, they
     get `en` or the first text). The message ends at `until`. None: no message."""
     template: Annotated[str, AfterValidator(_check_template)] | None = None
-    """Your own waiting page: a Mustache file in `template_dir`, such as `shop.html`. It replaces
-    the whole page, and changes to it take effect at once. None: the built-in waiting page."""
+    """Your own waiting page: a Mustache file in `template_dir`, such as `shop.html`. The file
+    replaces the whole page. Changes take effect at once. None: the built-in waiting page."""
     site_name: str | None = Field(default=None, min_length=1, max_length=80)
     """Your site's name on the waiting page. None: the name in `waiting.html`."""
     logo: SitePath | None = None
     """The logo on the waiting page: a path on your site outside all rooms, such as
     `/_waitroom/static/shop.svg`. Browsers load it from your own site only. None: `logo.svg`."""
     accent: ColourText | None = None
-    """The colour of the progress bar and of the main button: any opaque CSS colour. Text on it is
-    black or white, whichever is easier to read. Lines and texts in this colour get a stronger shade
-    if the contrast with the card is too low. None: the colour in `waiting.css`."""
+    """The colour of the progress bar and of the main button: any opaque CSS colour. Text on the
+    button is black or white, whichever is easier to read. Lines and texts in this colour get a
+    stronger shade if the contrast with the card is too low. None: the colour in `waiting.css`."""
     background: ColourText | None = None
-    """The colour of the page around the card, written like `accent`. Text on it is black or white.
-    In dark mode, a dark shade of this colour is used. None: the colour in `waiting.css`."""
+    """The colour of the page around the card, written like `accent`. The text on it is black or
+    white. In dark mode, a dark shade of this colour is used. None: the colour in `waiting.css`."""
     font: Font | None = None
     """The waiting page's font: fonts that visitors have installed, such as `Inter, Helvetica Neue,
     sans-serif`, or the path of a font file on your site. None: the font in `waiting.css`."""

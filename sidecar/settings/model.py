@@ -108,7 +108,7 @@ class Settings(HistorySection):
     """The role of operators named in the header but not in `operators`. None: no access."""
     service_token: str = Field(default="", repr=False)
     """The token, of at least 16 characters, with which your programs use the service API, `/v1/`.
-    The API accepts `admin_token` and `tokens` too. If all three are empty, it is off."""
+    The API accepts `admin_token` and `tokens` too. If no token is set, the API is off."""
     tokens: dict[Name, str] = Field(default={}, repr=False)
     """Further tokens for the service API, by name. A job belongs to the token that submitted it,
     and a lease to the token that acquired it. A name has at most 48 lower-case letters, digits, `-`
