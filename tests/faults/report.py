@@ -31,7 +31,7 @@ OUTAGES = """\
 {waiting} visitors wait for a room with {cap} slots, all taken. Their pages poll as the waiting page
 does: after an error they retry within 2 to 60 s. In an outage of 60 s, Redis hangs (SIGSTOP). In an
 outage of 150 s, Redis stops and restarts, with its data (AOF) or without. The visitors inside have
-left when the outage ends, unless the row says that they stay. After the outage, one newcomer
+left before the outage ends, unless the row says that they stay. After the outage, one newcomer
 arrives per second.
 
 {table}
@@ -56,7 +56,7 @@ WORDS = """\
 * **requests**: all requests in the run, including those before and after the fault.
 * **failures**: responses that did not arrive within 5 seconds, and unexpected statuses. Two kinds
   of 503 are expected: the waiting page while no replica runs; and, while Redis is unavailable, the
-  response to a visitor without a cookie who wants a place, or to one who wants to leave.
+  response to a visitor without a cookie who wants a place, or to a visitor who wants to leave.
 * **places lost**: visitors in the queue who got another place or none, and visitors inside who had
   to wait.
 * **inversions**: visitors who were overtaken by somebody who joined later and was called more than
@@ -91,7 +91,7 @@ away. Waitroom promises:
   visitors, `waitroom_over_cap_total` counts each session without a slot, and the alert
   `WaitroomLetInAboveCap` fires. Nobody is called until the room is below its cap.
 * **The replica learns of changes late.** It applies a release or a changed setting when it
-  reconnects. It accepts a released pass until it reconnects; Redis ends that session with the next
+  reconnects. The replica accepts a released pass until then; Redis ends that session with the next
   request.
 
 If the cap matters more than newcomers, set `on_store_failure = "wait"`.
