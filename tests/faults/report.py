@@ -16,8 +16,8 @@ replicas and which Redis you need. For what to do about a failure, see
 
 `make faults` generates this page. The command starts nginx, three replicas and a real Redis on one
 machine, breaks one thing at a time, and checks every response that the simulated visitors receive.
-These visitors behave like browsers. The sales with hidden tabs run on a simulated clock, without
-nginx. The details of each run are in [its report](../loadtest/reports/faults.md).
+The sales with hidden tabs run on a simulated clock, without nginx. The details of each run are in
+[its report](../loadtest/reports/faults.md).
 
 Three settings differ from the defaults: `session_duration` is 30 s, so that sessions end within a
 run; `queueing_status_code` is 202, so that every 5xx is a failure; `shutdown_delay` is 0.5 s.
