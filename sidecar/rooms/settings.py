@@ -148,10 +148,10 @@ class RoomSettings(BaseModel):
     claim_window: Seconds = Field(default=30, ge=5, le=3600, validate_default=True)
     """How long a called visitor has to arrive, counted from when their next poll is due; at most
     `heartbeat_timeout`. If the page polls often, the time is shorter: three poll intervals, but at
-    least 10 s. After that, the slot goes to the next visitor, and a visitor who returns late is
-    called next. A place whose visitor never polls also ends after this time. The session of a
-    newcomer who was admitted at once and has not sent the cookie back also ends then, if visitors
-    are waiting or nine in ten slots are taken."""
+    least 10 s. After that, the slot goes to the next visitor. A visitor who returns late goes to
+    the head of the queue. A place whose visitor never polls also ends after this time. So does the
+    session of a newcomer who was admitted at once and has not sent the cookie back, if visitors are
+    waiting or nine in ten slots are taken."""
     rejoin_window: Seconds = Field(default=600, ge=0, le=86_400)
     """How long visitors who lost their place because they did not poll (a sleeping phone, a tunnel)
     can get it back, counted from their last poll; sometimes up to five minutes longer. Later, they

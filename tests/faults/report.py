@@ -85,7 +85,7 @@ away. Waitroom promises:
       slots and three replicas. With `"wait"`, the replica admits no newcomers; with `"admit"`,
       there is no bound.
     * the visitors inside whose requests all went to this replica for a whole `session_duration`, so
-      that Redis gave their slots away. Only a few visitors do so, because nginx asks the replicas
+      that Redis gave their slots away. This affects few visitors, because nginx asks the replicas
       in turn.
 * **You can see it.** `waitroom_store_away` is 1 at this replica only. When Redis learns of these
   visitors, `waitroom_over_cap_total` counts each session without a slot, and the alert
