@@ -22,8 +22,8 @@ _INTRODUCTION = """\
 # Alerts
 
 This page says when each alert of `deploy/monitoring/prometheus/waitroom.rules.yml` fires, what it
-means, and what to do. The expressions are in that file. [Metrics](metrics.md#alerts) says how to
-use it and how to notify people.
+means, and what to do. [Metrics](metrics.md#alerts) says how to use this file and how to notify
+people.
 
 | severity | meaning |
 |---|---|
