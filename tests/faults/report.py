@@ -35,8 +35,9 @@ left before the outage ends, unless the row says that they stay. After the outag
 arrives per second.
 
 {table}
-* **overtaken by people behind (worst)**: visitors in the queue before the outage who saw somebody
-  behind them called first, however briefly. In brackets: the most people who overtook one visitor.
+* **overtaken by people behind (worst)**: visitors in the queue before the outage who saw, even
+  briefly, somebody behind them called first. The number in brackets is the most people who overtook
+  one visitor.
 * **by newcomers**: visitors in the queue who saw a newcomer called or admitted before them.
 * **first call after**: seconds from the end of the outage, when Redis and all replicas answer, to
   the first call.
@@ -91,8 +92,8 @@ away. Waitroom promises:
   visitors, `waitroom_over_cap_total` counts each session without a slot, and the alert
   `WaitroomLetInAboveCap` fires. Nobody is called until the room is below its cap.
 * **The replica learns of changes late.** It applies a release or a changed setting when it
-  reconnects. The replica accepts a released pass until then; Redis ends that session with the next
-  request.
+  reconnects. Until then, the replica accepts a released pass. After that, Redis ends the session
+  with the next request.
 
 If the cap matters more than newcomers, set `on_store_failure = "wait"`.
 """
