@@ -2,10 +2,9 @@
 
 import json
 import sys
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from sidecar.kit.errors import InputError
 
@@ -43,6 +42,9 @@ def find_source() -> str:
 
 def _find_clone() -> tuple[str, bool]:
     """Return the folder that this installation came from, or "", and whether it is editable."""
+    from importlib import metadata  # noqa: PLC0415 - most commands start faster
+    from urllib.request import url2pathname  # noqa: PLC0415
+
     try:
         # pip writes this file if it did not install from a package index (PEP 610).
         text = metadata.distribution("waitroom").read_text("direct_url.json")

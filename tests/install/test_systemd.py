@@ -89,7 +89,7 @@ def units(tmp_path):
     shutil.copytree(UNITS, folder)
     for file in (folder / "waitroom@.service", folder / RUNNER):
         text = file.read_text()
-        assert set(re.findall(r"^Exec\w+=\+?(\S+)", text, re.MULTILINE)) <= {PROGRAM, "/bin/kill"}
+        assert set(re.findall(r"^Exec\w+=\+?(\S+)", text, re.MULTILINE)) <= {PROGRAM, "/bin/sh"}
         file.write_text(text.replace(PROGRAM, str(BIN / "waitroom")))
     shutil.copy(folder / "waitroom@.service", folder / "waitroom@1.service")
     return folder
