@@ -127,7 +127,7 @@ class Settings(HistorySection):
     a Unix socket. The replica then counts that call as ended. Empty: off."""
     health_listen: Annotated[str, AfterValidator(_check_optional_listen)] = ""
     """The address to which nginx reports a share of the sites' responses for adaptive rooms, by UDP
-    or a Unix socket. The reports are unsigned: let only nginx reach this address. Empty: off."""
+    or through a Unix socket. The reports are unsigned: let only nginx reach it. Empty: off."""
     static_dir: Path | None = None
     """The folder with the waiting page's files. None: the folder in the installed package. The
     folder from which nginx serves these files is set in nginx's `settings.conf`."""

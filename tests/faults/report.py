@@ -88,7 +88,8 @@ away. Waitroom promises:
     * the visitors inside whose requests all went to this replica for a whole `session_duration`, so
       that Redis gave their slots away. This affects few visitors, because nginx asks the replicas
       in turn.
-* **You can see it.** `waitroom_store_away` is 1 at this replica only. When Redis learns of these
+* **The metrics show the cut-off.** `waitroom_store_away` is 1 for this replica only. When Redis
+  learns of these
   visitors, `waitroom_over_cap_total` counts each session without a slot, and the alert
   `WaitroomLetInAboveCap` fires. Nobody is called until the room is below its cap.
 * **The replica learns of changes late.** It applies a release or a changed setting when it
