@@ -605,7 +605,7 @@ def test_a_job_that_waits_is_cancelled(place):
     answer = place.shop.call("DELETE", f"/jobs/{ended.id}")
     assert (answer.status, "completed" in answer.json["detail"]) == (409, True)
     page = (Path(__file__).parents[2] / "docs" / "jobs.md").read_text()
-    assert "200: the job is cancelled; a repeat gets 200 too." in page
+    assert "200: the job is cancelled; a repeated request also gets 200." in page
 
 
 def test_a_job_that_failed_is_tried_again(place):
