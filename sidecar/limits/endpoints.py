@@ -18,11 +18,11 @@ from sidecar.kit.clock import iso, iso_us
 from sidecar.kit.errors import InputError
 from sidecar.limits import schemas
 from sidecar.limits.model import Call, Decision
-from sidecar.limits.recent import (
+from sidecar.limits.recent_decisions import (
     COUNTS,
     KEY_MINUTES_KEPT,
     MINUTES_KEPT,
-    sum_minutes,
+    sum_counts_by_minute,
     sum_refused_keys,
 )
 from sidecar.limits.service import LIMITS, Limit, get_retry_after_s, make_rate_headers
@@ -77,8 +77,7 @@ async def acquire_limit(request: web.Request) -> web.Response:
 
     A list has at most 1000 calls, and the response is 200 whatever the decisions are. If the
     limit's key has no fields, a call needs no body. The response to a single call that costs more
-    than the limit ever grants is 422. If the limit is 0, `at` is null.
-    """
+    than the limit ever grants is 422. If the limit is 0, `at` is null."""
     limit = _find_limit(request)
     hold_s = read_wait(request)
     body = await read_json(request) if (await request.read()).strip() else {}
@@ -122,8 +121,7 @@ async def hold_response(
     request: web.Request, limit: Limit, call: Call, decision: Decision, hold_s: float
 ) -> Decision:
     """Hold the response until the call may proceed, `hold_s` have passed, or the replica stops.
-
-    Return the decision with the wait that is left. Release the permit if the client is gone."""
+    Return the decision with the remaining wait. Release the permit if the client is gone."""
     is_connected = False
     try:
         if hold_s and decision.wait_s > 0:
@@ -156,8 +154,7 @@ def _release_unless_retried(limit: Limit, call: Call, decision: Decision) -> Non
 async def look_at_limit(request: web.Request) -> web.Response:
     """Show how a limit would decide on a call now.
 
-    Nothing is counted. Send the fields of the key, or the whole key.
-    """
+    Nothing is counted. Send the fields of the key, or the whole key."""
     limit = _find_limit(request)
     query = dict(request.query)
     named = read(schemas.NamedCall, query if query.keys() == {"key"} else {"fields": query})
@@ -178,8 +175,7 @@ async def release_limit(
     """Release a permit.
 
     A permit of `concurrency` can be released until it expires, and the permit of a paced call until
-    its time comes. Idempotent.
-    """
+    its time comes. Idempotent."""
     limit = _find_limit(request)
     released = await limit.release(_get_key(body, limit), body.permit)
     return schemas.PermitReleased(released=released)
@@ -203,8 +199,7 @@ async def set_value(
     """Set a key's limit.
 
     For operators. The limit applies to all replicas and survives a restart. Earlier decisions do
-    not change.
-    """
+    not change."""
     limit, key = _find_limit_and_key(request, path)
     await limit.store.set_value(key, body.limit)
     log.info("limit_set", limit=limit.name, key=key, value=body.limit)
@@ -217,8 +212,7 @@ async def set_value(
 async def unset_value(request: web.Request, path: schemas.ValueAddress) -> schemas.KeyValue:
     """Reset a key's limit to the configured value.
 
-    Only operators may do this.
-    """
+    Only operators may do this."""
     limit, key = _find_limit_and_key(request, path)
     await limit.store.set_value(key, None)
     log.info("limit_set", limit=limit.name, key=key, value=None)
@@ -235,8 +229,7 @@ async def list_counts(request: web.Request, page: schemas.CountsPage) -> schemas
     """List the keys that have used some of their limit.
 
     Redis has no index of a limit's keys, so one request searches about 10,000 keys of all limits
-    and rooms. If there are more to search, the response has `next`. Do not poll this endpoint.
-    """
+    and rooms. If there are more to search, the response has `next`. Do not poll this endpoint."""
     limit = _find_limit(request)
     decisions, cursor = await limit.store.find_used_keys(page.after)
     counts = [
@@ -255,11 +248,10 @@ async def list_counts(request: web.Request, page: schemas.CountsPage) -> schemas
 async def list_recent(request: web.Request, _: schemas.LimitAddress) -> schemas.RecentHistory:
     """Count the decisions of the last hours, and name the keys that were refused most.
 
-    Every five seconds, each replica writes what it has counted.
-    """
-    now_us, fields = await _find_limit(request).store.read_recent()
+    Every five seconds, each replica writes what it has counted."""
+    now_us, fields = await _find_limit(request).store.read_recent_decisions()
     last = now_us // 60_000_000
-    counts = sum_minutes(fields)
+    counts = sum_counts_by_minute(fields)
     minutes = [
         schemas.MinuteDecisions(
             at=iso(minute * 60_000),
@@ -281,8 +273,7 @@ async def reset_count(request: web.Request, path: schemas.ValueAddress) -> schem
     """Reset what a key has used.
 
     For operators. The whole limit is available to the next call. Paced calls keep their times, and
-    permits in use stay valid, so until these expire more calls may run than the limit allows.
-    """
+    permits in use stay valid, so until these expire more calls may run than the limit allows."""
     limit, key = _find_limit_and_key(request, path)
     is_reset = await limit.store.reset_key(key)
     log.info("limit_reset", limit=limit.name, key=key, counted=is_reset)
@@ -290,13 +281,13 @@ async def reset_count(request: web.Request, path: schemas.ValueAddress) -> schem
 
 
 def _find_limit_and_key(request: web.Request, path: schemas.ValueAddress) -> tuple[Limit, str]:
-    """Return the limit and the key in a path. The key may be empty only if it has no fields."""
+    """Return the limit and key in a path. Raises InputError if a key with fields is missing."""
     limit = _find_limit(request)
     return limit, path.key or limit.settings.make_key({})
 
 
 def _read_call(body: Any, limit: Limit) -> Call:
-    """Read a call of a request. Raises InputError with every problem."""
+    """Return the call in a JSON body. Raises InputError with all problems."""
     match body:
         # Nearly all calls have only fields. Read these without the cost of a model.
         case {"fields": dict(fields), **others} if not others and all(

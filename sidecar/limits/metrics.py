@@ -8,8 +8,6 @@ from sidecar.http.metrics import PACES_S, MetricSet, counter, histogram
 
 
 class LimitMetrics(MetricSet):
-    """The metrics of one replica's rate limits."""
-
     limit_decisions = counter(
         "waitroom_limit_decisions",
         "Decisions, of programs and of nginx: granted, paced (may go later), refused, "

@@ -23,11 +23,9 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call for which a client needs permission."""
-
     key: str = ""
     cost: int = 1
-    #: An id that the client chose, or "". Another request with the same id is not counted again.
+    #: An id that the client chose, or "". A second call with the same id is not counted again.
     id: str = ""
 
 

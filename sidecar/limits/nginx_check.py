@@ -1,7 +1,5 @@
-"""The endpoint at which nginx checks a request against a rate limit.
-
-Like /check, the endpoint returns 204 (may pass) or 403 (refused), and never a body.
-"""
+"""The endpoint at which nginx checks a request against a rate limit. Like /check, the endpoint
+returns 204 (may pass) or 403 (refused), and never a body."""
 
 import hashlib
 import string
@@ -27,7 +25,7 @@ from sidecar.limits.settings import MAX_KEY_LENGTH
 MAX_HOLD_S = 25.0
 #: The punctuation that is not percent-encoded in a key. It includes %, because nginx may have
 #: percent-encoded the value already.
-_PLAIN = string.punctuation
+_SAFE = string.punctuation
 _PASSED_HEADERS = {"X-Waitroom-State": "admitted"}
 _RATE_HEADERS = ("RateLimit-Policy", "RateLimit")
 
@@ -82,7 +80,7 @@ def make_key(header: str) -> str:
     its /64 network, which usually is one household."""
     if ":" in header:
         header = find_network(header)
-    key = quote(header, safe=_PLAIN, errors="surrogateescape")
+    key = quote(header, safe=_SAFE, errors="surrogateescape")
     if len(key) <= MAX_KEY_LENGTH:
         return key
     return "sha256:" + hashlib.sha256(key.encode()).hexdigest()

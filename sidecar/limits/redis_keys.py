@@ -11,17 +11,15 @@ def redis_key(limit: str, limited_key: str, part: str) -> str:
     ALGORITHM.permits  zset  permit whose id the client chose -> time of its call, µs
     ALGORITHM.booked   zset  paced permit whose id the replica made -> time of its call, µs; the
                member "lowered" -> the latest of these times when the limit was last lowered
-    ALGORITHM.free     zset  released permit -> time of its call, which another call can take, µs
-    """
+    ALGORITHM.free     zset  released permit -> time of its call, which another call can take, µs"""
     return f"waitroom:{{limit:{limit}}}:{part}:{limited_key}"
 
 
-def limit_recent_key(limit: str) -> str:
-    """Return the Redis key of the hash of a limit's decisions in the last hours (recent.py):
+def recent_decisions_key(limit: str) -> str:
+    """Return the Redis key of a limit's decision counts (recent_decisions.py), a hash with fields:
 
     MINUTE REPLICA       how many calls of the minute the replica allowed, paced and refused
-    MINUTE REPLICA keys  the keys whose calls it refused most, and how often, as JSON
-    """
+    MINUTE REPLICA keys  the keys whose calls the replica refused most, and how often, as JSON"""
     return f"waitroom:{{limit:{limit}}}:recent"
 
 
@@ -30,6 +28,5 @@ def limit_values_keys(limit: str) -> list[str]:
 
     values     hash    rate-limited key -> its limit
     revisions  zset    rate-limited key -> revision of its last change; a key that was reset too
-    digest     string  the sum of the revisions (limits/lua/parts/revisions.lua)
-    """
+    digest     string  the sum of the revisions (limits/lua/parts/revisions.lua)"""
     return [f"waitroom:{{limit:{limit}}}:{part}" for part in ("values", "revisions", "digest")]

@@ -44,11 +44,11 @@ OVER_LIMIT = Kind(
 
 #: The maximum number of calls that one request may list.
 MAX_CALLS = 1_000
-#: The length of the longest permit, which is a cost and an id.
+#: The length of the longest permit, which consists of a cost and an id.
 MAX_PERMIT = 128
 ID_HINT = "1 to 64 letters, digits and . _ - : @ +"
-NO_PERMIT = "a permit, as the call got it"
-VALUE = f"a whole number from 0 to {MAX_LIMIT}, or {UNLIMITED} for no limit"
+PERMIT_HINT = "a permit, as the call got it"
+VALUE_HINT = f"a whole number from 0 to {MAX_LIMIT}, or {UNLIMITED} for no limit"
 
 #: The values of the fields that form the limit's key, by name.
 LimitFields = TypeAliasType(
@@ -58,7 +58,7 @@ LimitFields = TypeAliasType(
     ],
 )
 Key = Annotated[str, *matching(KEY, f"at most {MAX_KEY_LENGTH} characters, ASCII without spaces")]
-Value = Annotated[Whole, Field(ge=UNLIMITED, le=MAX_LIMIT), wanted(VALUE)]
+Value = Annotated[Whole, Field(ge=UNLIMITED, le=MAX_LIMIT), wanted(VALUE_HINT)]
 _NOT_EMPTY: Any = {"pattern": f"^[!-~]{{1,{MAX_KEY_LENGTH}}}$"}
 _NULL: Any = {"type": "null"}
 #: JSON Schema of a call that has `fields` or `key`, but not both.
@@ -136,7 +136,7 @@ class ReleasePermit(NamedCall):
     permit: Annotated[
         str,
         Field(min_length=1, max_length=MAX_PERMIT, pattern=r"^[\x00-\x7f]*$"),
-        wanted(NO_PERMIT),
+        wanted(PERMIT_HINT),
     ]
     """The `permit` in the decision on the call."""
 

@@ -1,7 +1,5 @@
-"""Rate limits, which decide whether calls may proceed, even while Redis is unavailable.
-
-The functions expect valid keys, costs and ids of calls. The models of requests validate them.
-"""
+"""Decides whether calls may proceed under a rate limit, even while Redis is unavailable. The calls
+must have valid keys, costs and ids: the models of requests validate them."""
 
 import asyncio
 import math
@@ -17,7 +15,7 @@ from sidecar.kit.names import Named
 from sidecar.kit.tasks import Background
 from sidecar.limits.metrics import LimitMetrics
 from sidecar.limits.model import Call, Decision, Outcome
-from sidecar.limits.recent import RecentDecisions
+from sidecar.limits.recent_decisions import RecentDecisions
 from sidecar.limits.settings import UNLIMITED, LimitSettings
 from sidecar.limits.store import LimitStore
 
@@ -39,14 +37,12 @@ class Limit:
     _releases: Background = field(default_factory=Background)
 
     async def acquire(self, call: Call) -> Decision:
-        """Decide on one call. While Redis is unavailable, decide by `on_store_failure`.
-
-        Raises InputError if the call costs more than the limit ever grants.
-        """
+        """Decide on one call: by `on_store_failure` while Redis is unavailable. Raises InputError
+        if the call costs more than the limit ever grants."""
         try:
             decision = await self._acquire(call)
         except StoreError as error:
-            decision = self._decide_alone(error)
+            decision = self._decide_without_redis(error)
         if decision.outcome is Outcome.REFUSED and not decision.at_us and decision.limit > 0:
             raise InputError(
                 [f"cost: {call.cost} is more than is ever granted at once (limit {decision.limit})"]
@@ -73,9 +69,9 @@ class Limit:
             raise
 
     async def acquire_all(self, calls: Sequence[Call]) -> list[Decision]:
-        """Decide on many calls, in order. Refuse each that costs more than is ever granted."""
+        """Decide on calls, in order. Refuse each call that costs more than is ever granted."""
         decisions = [
-            self._decide_alone(decision) if isinstance(decision, StoreError) else decision
+            self._decide_without_redis(decision) if isinstance(decision, StoreError) else decision
             for decision in await self.store.acquire_each(calls)
         ]
         self._count_outcomes(calls, decisions)
@@ -89,8 +85,7 @@ class Limit:
         return is_released
 
     def start_release(self, key: str, permit: str) -> None:
-        """Start to release a permit that its client no longer needs. Do not wait for the result.
-        If this fails, the permit expires."""
+        """Release a permit in the background. If this fails, the permit expires."""
         self._releases.start(self._try_release(key, permit))
 
     async def _try_release(self, key: str, permit: str) -> None:
@@ -99,7 +94,7 @@ class Limit:
         except StoreError as error:
             log.warning("permit_lost", limit=self.name, error=str(error))
 
-    def _decide_alone(self, error: StoreError) -> Decision:
+    def _decide_without_redis(self, error: StoreError) -> Decision:
         log.debug("store_away", limit=self.name, error=str(error))
         admits = self.settings.on_store_failure == "admit"
         return Decision(Outcome.ADMITTED_ALONE if admits else Outcome.REFUSED_ALONE)
@@ -116,27 +111,22 @@ class Limit:
 
 
 class Limits(Named[Limit]):
-    """All configured limits."""
-
     kind = "limit"
 
 
-#: The limits of a replica's application.
 LIMITS = web.AppKey("limits", Limits)
 
 
 def get_retry_after_s(decision: Decision) -> int:
-    """Return after how many whole seconds, at least 1, to retry a refused call."""
+    """Return the number of whole seconds, at least 1, after which to retry a refused call."""
     return max(1, math.ceil(decision.wait_s)) if decision.at_us else NEVER_RETRY_S
 
 
 def make_rate_headers(limit: Limit, decision: Decision) -> dict[str, str]:
     """Return the headers RateLimit-Policy and RateLimit (draft-ietf-httpapi-ratelimit-headers), or
-    none if the key has no limit or Redis is unavailable.
-
-    `w` is missing if the window is not a whole number of seconds. `t` is the time until a refused
-    call may be retried, or otherwise until the whole limit is available.
-    """
+    none if the key has no limit or Redis is unavailable. `w` is missing if the window is not a
+    whole number of seconds. `t` is the time until a refused call may be retried, or otherwise until
+    the whole limit is available."""
     if decision.limit == UNLIMITED or not decision.now_us:
         return {}
     policy = f'"{limit.name}";q={decision.limit}'

@@ -22,19 +22,19 @@ PERMIT_ID = re.compile(r"[A-Za-z0-9._:@+-]{1,64}\Z")
 #: The pattern of a call's key.
 KEY = re.compile(rf"[!-~]{{0,{MAX_KEY_LENGTH}}}\Z")
 _FIELD = re.compile(r"\{([a-z][a-z0-9_]{0,31})\}")
-#: The punctuation that is not encoded in a field's value. Others are percent-encoded, so that a
-#: value cannot be mistaken for two values with a separator.
-_PLAIN = "@+,"
-_PLAIN_VALUE = re.compile(rf"[A-Za-z0-9_.~{_PLAIN}-]*\Z")
+#: The punctuation that is not encoded in a field's value. Other punctuation is percent-encoded, so
+#: that a value cannot be mistaken for two values with a separator.
+_SAFE = "@+,"
+_PLAIN_VALUE = re.compile(rf"[A-Za-z0-9_.~{_SAFE}-]*\Z")
 #: The pattern of a field's value after percent-encoding.
-_ENCODED = r"(?:[A-Za-z0-9_.~@+,-]|%[0-9A-F]{2})+"
+_ENCODED_VALUE = r"(?:[A-Za-z0-9_.~@+,-]|%[0-9A-F]{2})+"
 #: Names that a field cannot have, because requests use them for other members and parameters.
-_RESERVED = frozenset({"key", "cost", "id", "wait", "rule", "self"})
+_RESERVED_NAMES = frozenset({"key", "cost", "id", "wait", "rule", "self"})
 
 
 def _check_key_pattern(value: str) -> str:
     for name in _FIELD.findall(value):
-        if name in _RESERVED:
+        if name in _RESERVED_NAMES:
             raise ValueError(f"no field can be called {name}, which is a word of the service API")
     literals = _FIELD.sub("", value)
     if "{" in literals or "}" in literals or any(not "!" <= c <= "~" for c in literals):
@@ -142,7 +142,7 @@ class LimitSettings(BaseModel):
 
     def find_warning(self, key: str) -> str:
         """Return a warning if no values of the fields form this key, so that only a call that sends
-        the whole key can have it. Return "" if there is no warning or no key pattern."""
+        the whole key can have it. Otherwise, return ""."""
         if not self.key or self._pattern.fullmatch(key):
             return ""
         return (
@@ -155,7 +155,7 @@ class LimitSettings(BaseModel):
         pieces, names = self._pieces.copy(), set[str]()
         for n in range(1, len(pieces), 2):
             name = pieces[n]
-            pieces[n] = f"(?P={name})" if name in names else f"(?P<{name}>{_ENCODED})"
+            pieces[n] = f"(?P={name})" if name in names else f"(?P<{name}>{_ENCODED_VALUE})"
             names.add(name)
         pieces[::2] = [re.escape(piece) for piece in pieces[::2]]
         return re.compile("".join(pieces))
@@ -168,16 +168,14 @@ class LimitSettings(BaseModel):
     def make_key(self, values: Mapping[str, str]) -> str:
         """Make the key of a call from the values of its fields: "{biz}:{channel}" with biz=refund,
         channel=wx is refund:wx. Percent-encode characters in values that might be separators.
-
-        Raises InputError if fields are missing, unknown or empty, or if the key is too long.
-        """
+        Raises InputError if fields are missing, unknown or empty, or if the key is too long."""
         if len(values) != len(self.fields) or not all(map(values.get, self.fields)):
             raise InputError(self._find_problems(values))
         pieces = self._pieces.copy()
         for n in range(1, len(pieces), 2):
             value = values[pieces[n]]
             is_plain = _PLAIN_VALUE.match(value)
-            pieces[n] = value if is_plain else quote(value, safe=_PLAIN, errors="surrogatepass")
+            pieces[n] = value if is_plain else quote(value, safe=_SAFE, errors="surrogatepass")
         key = "".join(pieces)
         if len(key) > MAX_KEY_LENGTH:
             raise InputError([f"the key is longer than {MAX_KEY_LENGTH} characters"])

@@ -1,5 +1,5 @@
-"""Refreshes limits: each second, each replica reads what operators have set at run time. If Redis
-was emptied, it restores that from its memory. Every few seconds it writes how it has decided."""
+"""Refreshes limits: each second, each replica reads the limits that operators set at run time. If
+Redis was emptied, the replica restores them. Every few seconds it writes its decision counts."""
 
 import asyncio
 import itertools
@@ -10,7 +10,7 @@ import structlog
 from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.limits.service import Limit, Limits
 
-#: The time between two refreshes of a limit, seconds, and after how many of them it writes.
+#: The time between two refreshes of a limit, in seconds, and the number of refreshes per write.
 INTERVAL_S = 1.0
 WRITE_EVERY = 5
 
@@ -28,7 +28,7 @@ async def _refresh_forever(limit: Limit) -> None:
     for turn in itertools.count(1):
         try:
             if turn % WRITE_EVERY == 0:
-                await limit.store.write_recent(limit.recent)
+                await limit.store.write_recent_decisions(limit.recent)
             if restored := await limit.store.refresh_values():
                 log.warning("limits_restored", limit=limit.name, keys=restored)
         except StoreUnavailableError:

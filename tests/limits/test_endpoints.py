@@ -13,7 +13,7 @@ from sidecar.http.problems import STORE_RETRY_S
 from sidecar.limits import store
 from sidecar.limits.metrics import LimitMetrics
 from sidecar.limits.model import Call
-from sidecar.limits.schemas import NO_PERMIT
+from sidecar.limits.schemas import PERMIT_HINT
 from sidecar.limits.service import LIMITS
 from sidecar.limits.settings import MAX_COST, MAX_LIMIT
 from tests.support.limits import WINDOWS
@@ -403,10 +403,10 @@ async def test_a_permit_is_given_back(service):
     assert (await acquire(site, key="a"))[0]["allowed"]
     for bad, said in (
         ({"key": "a"}, ["permit: is needed"]),
-        ({"key": "a", "permit": ""}, [f"permit: {NO_PERMIT} (got '')"]),
-        ({"key": "a", "permit": 7}, [f"permit: {NO_PERMIT} (got 7)"]),
-        ({"key": "a", "permit": "\ud800"}, [f"permit: {NO_PERMIT} (got '\\ud800')"]),
-        ({"key": "a", "permit": "1" * 999}, [f"permit: {NO_PERMIT} (got '{'1' * 40}')"]),
+        ({"key": "a", "permit": ""}, [f"permit: {PERMIT_HINT} (got '')"]),
+        ({"key": "a", "permit": 7}, [f"permit: {PERMIT_HINT} (got 7)"]),
+        ({"key": "a", "permit": "\ud800"}, [f"permit: {PERMIT_HINT} (got '\\ud800')"]),
+        ({"key": "a", "permit": "1" * 999}, [f"permit: {PERMIT_HINT} (got '{'1' * 40}')"]),
         ({"permit": "1~a", "cost": 1}, ["cost: unknown member"]),
         ({"permit": "1~a"}, ["biz: is needed, a part of the key {biz}"]),
         ([], ["the body must be a JSON object"]),

@@ -1,8 +1,11 @@
 -- Lists the limits that were set or reset at run time.
 -- KEYS    1 values  2 revisions  3 digest
 -- ARGV    2 the revision after which to begin  3 how many changes to list at most
--- RETURNS the digest, the number of values, and how many changes are listed; then for each of them,
---         by revision: the rate-limited key, its limit ('': reset), the revision
+-- RETURNS the digest
+--         the number of values
+--         how many changes are listed
+--         then for each change, by revision: the rate-limited key, its limit ('': reset), the
+--         revision
 -- @include "limits/parts/revisions"
 local function run(KEYS, ARGV)
   begin(ARGV)

@@ -1,5 +1,5 @@
--- Stores how one replica has decided on the calls of one minute. Replaces what it has stored of
--- this minute before, and removes what is too old.
+-- Stores how one replica has decided on the calls of one minute. Replaces the counts that the
+-- replica has stored for this minute before, and removes counts and keys that are too old.
 -- KEYS    1 recent
 -- ARGV    2 the minute  3 the replica  4 its counts  5 the keys that it refused most, or ''
 --         6 for how many minutes counts are kept  7 for how many minutes keys are kept

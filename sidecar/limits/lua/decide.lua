@@ -7,9 +7,9 @@
 --         9 the number of rate-limited keys; then the name of each; then for each of them: its
 --           configured limit (-1: none), its number of calls, and the arguments of these calls. An
 --           id that the replica generated begins with ~
--- RETURNS now; then for each rate-limited key: its limit (-1: none), and for each of its calls the
---         time of the call (if refused, when to retry; 0: never), the highest cost that a call
---         right after it may have (-1: this call is refused), when the whole limit is available
+-- RETURNS now
+--         then for each rate-limited key: its limit (-1: none), and for each of its calls what
+--         decide() returns (limits/parts/calls)
 -- @include "limits/parts/calls"
 local FIRST_NAME = 10
 
@@ -18,7 +18,7 @@ local function run(KEYS, ARGV)
   local VALUES = KEYS[1]
   algorithm = ALGORITHMS[ARGV[2]]
   LENGTH, BURST, MAX_WAIT = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-  REMEMBERED, IS_DRY_RUN = tonumber(ARGV[6]), ARGV[7] == '1'
+  MEMORY_US, IS_DRY_RUN = tonumber(ARGV[6]), ARGV[7] == '1'
   local argument_count, key_count = tonumber(ARGV[8]), tonumber(ARGV[9])
   local keys_per_key = (#KEYS - 1) / key_count
   local argument = FIRST_NAME + key_count
@@ -32,7 +32,7 @@ local function run(KEYS, ARGV)
     replies[#replies + 1] = limit
     argument = argument + 2
     reset_permits()
-    reset_returned()
+    reset_returned_times()
     if limit >= 0 then begin_after(algorithm.load()) else begin_after(0) end
     saved_until = nil
     for _ = 1, calls do

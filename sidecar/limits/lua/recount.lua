@@ -1,5 +1,5 @@
--- Gives each value that has no revision a new one, because an earlier version wrote it, and counts
--- the digest anew, because Redis may have lost it.
+-- Gives a new revision to each value that has none, because an earlier version wrote the value, and
+-- computes the digest again, because Redis may have lost it.
 -- KEYS    1 values  2 revisions  3 digest
 -- ARGV    2 the highest revision that the replica knows
 -- RETURNS nothing

@@ -1,7 +1,7 @@
--- Releases permits of concurrency, and those of paced calls whose time is in the future. The next
+-- Releases permits of concurrency, and permits of paced calls whose time is in the future. The next
 -- call of the same cost takes this time, unless the limit was lowered meanwhile.
--- KEYS    for each permit: the set that has the permit, free, and booked (of concurrency: three
---         times the state)
+-- KEYS    for each permit: the set that has the permit, free, booked. For concurrency, each of the
+--         three is the state
 -- ARGV    from 2 on, for each permit: the permit, and its cost (0 if it is of a paced call)
 -- RETURNS for each permit 1 if it was released, else 0
 -- @include "limits/parts/returned_times"
@@ -20,7 +20,7 @@ local function run(KEYS, ARGV)
     elseif is_valid then
       redis_call('ZREM', key, permit)
       local lowered = tonumber(redis_call('ZSCORE', booked, 'lowered') or 0)
-      if tonumber(score) > lowered then offer_returned(permit, score) end
+      if tonumber(score) > lowered then offer_returned_time(permit, score) end
     end
     replies[n] = is_valid and 1 or 0
   end

@@ -1,11 +1,15 @@
 -- Sets the limit of one rate-limited key, or resets it to the configured limit. Paced calls keep
 -- their times. If the limit is lowered, other calls cannot take times that are released later. The
 -- state of a bucket then lives longer, because the bucket empties more slowly.
--- KEYS    1 values 2 revisions 3 digest 4 state; if the limit paces: 5 free 6 booked
--- ARGV    2 the rate-limited key 3 its new limit (-1: none), or '' for the configured one 4 its
---         configured limit 5 the length of the window of a bucket, else 0 6 1 if the state is a set
---         7 the highest revision that the replica knows; or, if ARGV[8] is 1, the revision of a
---         change that Redis has lost: it is written only if Redis has no later one 8 1 to restore
+-- KEYS    1 values  2 revisions  3 digest  4 state; if the limit paces: 5 free  6 booked
+-- ARGV    2 the rate-limited key
+--         3 its new limit (-1: none), or '' for the configured limit
+--         4 its configured limit
+--         5 the length of the window of a bucket, else 0
+--         6 1 if the state is a set
+--         7 the highest revision that the replica knows or, if ARGV[8] is 1, the revision of a
+--           change that Redis has lost
+--         8 1 to restore this lost change, unless Redis has a later change of the key
 -- RETURNS the revision of the key's last change
 -- @include "limits/parts/revisions"
 local function run(KEYS, ARGV)

@@ -14,8 +14,10 @@ local function get_remaining(limit)
   return at <= present and math.max(0, math.floor(size - after)) or 0, ends
 end
 
--- Decides on a call. Returns its time (if refused, when to retry; 0: never), the highest cost that
--- a call right after it may have (-1: this call is refused), when the whole limit is available.
+-- Decides on a call. Returns:
+--   when the call may proceed or, if it is refused, when to retry (0: never)
+--   the highest cost that a call right after this call may have (-1: this call is refused)
+--   when the whole limit is available
 local function decide(cost, id, limit)
   local permit = id ~= '' and int(cost) .. '~' .. id or nil
   local stored_at = find_stored_time(permit, id)
@@ -28,7 +30,7 @@ local function decide(cost, id, limit)
     local _, available_at = get_remaining(limit)
     return 0, -1, available_at
   end
-  local index, returned_at = find_returned(cost)
+  local index, returned_at = find_returned_time(cost)
   at = returned_at or at
   if at - present > MAX_WAIT then
     local _, available_at = get_remaining(limit)
@@ -40,7 +42,7 @@ local function decide(cost, id, limit)
   end
   local left
   if index then
-    take_returned(index)
+    take_returned_time(index)
     left, ends = get_remaining(limit)
   else
     algorithm.take(at, after, cost, permit)

@@ -1,6 +1,6 @@
 -- Grants permits, which expire at the end of their lease unless they are released earlier. Each
 -- unit of cost is a member, with the end of the lease as its score: permit~1, permit~2 and so on.
--- Another call with the same id and cost has the same permit and renews its lease.
+-- Another call with the same id and cost gets the same permit and renews its lease.
 -- @include "limits/parts/unit_set"
 local concurrency = {}
 

@@ -1,4 +1,4 @@
--- Included by each script of limits and of jobs' targets. Times are in µs, except for PEXPIRE.
+-- Begins each script of limits and of jobs' targets. Times are in µs, except for PEXPIRE.
 -- KEYS  limits/redis_keys.py describes them
 -- ARGV  1 now, or '' for Redis' own time (tests override it)
 -- @include "visitors/script"

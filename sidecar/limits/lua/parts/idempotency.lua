@@ -1,7 +1,7 @@
 -- @include "limits/parts/algorithm_state"
--- Remembers the time that each call was given, so that the same id gets it again.
+-- Remembers the time that each call was given, so that a call with the same id gets it again.
 local permits, booked -- the Redis keys (limits/redis_keys.py), or a false value if not needed
-local REMEMBERED -- how long an id is remembered, µs
+local MEMORY_US -- how long an id is remembered, µs
 local latest_permit, latest_booked -- the latest times that this script has stored in each key
 
 local function reset_permits()
@@ -18,7 +18,7 @@ end
 local function find_stored_time(permit, id)
   if not permits or id == '' or is_generated(id) then return nil end
   local at = tonumber(redis_call('ZSCORE', permits, permit) or nil)
-  return at and at > now - REMEMBERED and at
+  return at and at > now - MEMORY_US and at
 end
 
 -- Stores the time of a call.
@@ -36,8 +36,8 @@ end
 -- Removes old times from the keys that this script has written, and extends the keys' expiry.
 local function clean_up_permits()
   if latest_permit then
-    redis_call('ZREMRANGEBYSCORE', permits, '-inf', int(now - REMEMBERED))
-    extend_expiry(permits, latest_permit + REMEMBERED)
+    redis_call('ZREMRANGEBYSCORE', permits, '-inf', int(now - MEMORY_US))
+    extend_expiry(permits, latest_permit + MEMORY_US)
   end
   if latest_booked then
     redis_call('ZREMRANGEBYSCORE', booked, '-inf', int(now))

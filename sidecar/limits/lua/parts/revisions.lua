@@ -1,8 +1,9 @@
 -- @include "limits/parts/head"
 -- @include "visitors/numbers"
--- The limits that were set at run time. Each change has a revision, a number that grows with each
--- change; a reset too, so that no replica restores the value from before it. The digest is the sum
--- of all keys' revisions. Each replica compares it with that of the changes that it remembers.
+-- Stores the limits that were set at run time. Each change has a revision, a number that grows with
+-- each change. A reset is a change too, so that no replica restores the value from before it. The
+-- digest is the sum of all keys' revisions. Each replica compares this digest with the digest of
+-- the changes that the replica remembers.
 -- KEYS  1 values  2 revisions  3 digest
 local MODULUS = 2 ^ 50 -- sums stay exact
 
@@ -10,10 +11,10 @@ local function add_to_digest(digest, number)
   redis_call('SET', digest, int((tonumber(redis_call('GET', digest) or 0) + number) % MODULUS))
 end
 
--- Returns a revision above all others, and above `known`.
-local function next_revision(revisions, known)
+-- Returns a revision above all others, and above `known_revision`.
+local function next_revision(revisions, known_revision)
   local last = redis_call('ZRANGE', revisions, '-1', '-1', 'WITHSCORES')[2]
-  return queue.next_number(math.max(tonumber(last or 0), known), now)
+  return queue.next_number(math.max(tonumber(last or 0), known_revision), now)
 end
 
 -- Writes the value of a key, or removes it if the value is ''.

@@ -6,7 +6,7 @@
 -- equal scores as strings.
 local FIRST_MEMBER = 100000000000000
 local sliding_window = {}
-local removal_interval -- between two removals of old units, µs
+local removal_interval -- the time between two removals of old units, µs
 local is_removal_due -- whether to remove old units now
 
 function sliding_window.load()

@@ -1,6 +1,6 @@
 -- @include "limits/parts/algorithm_state"
--- The state of a rate-limited key as a string with two numbers, which is smaller than a hash: the
--- time of the last call, and how much of the limit was in use then.
+-- Stores the state of a rate-limited key as a string, which is smaller than a hash. It has two
+-- numbers: the time of the last call, and how much of the limit was in use then.
 local last, used
 local PACED = ' paced' -- the end of the string if the limit paces
 
