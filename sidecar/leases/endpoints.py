@@ -1,9 +1,6 @@
-"""Endpoints with which programs take, renew, release, find and list leases.
-
-A lease is the exclusive use of a named resource, such as a seat, for a limited time. If all slots
-of the resource are taken, the client waits in a queue. A template has the settings of
-many resources.
-"""
+"""Endpoints with which programs take, renew, release, find and list leases. A lease is the use of a
+slot of a named resource, such as a seat, for a limited time. If all slots of the resource are
+taken, the client waits in a queue. A template has the settings of many resources."""
 
 import asyncio
 import contextlib
@@ -42,7 +39,7 @@ ENDPOINTS = Endpoints("leases", find=_find_template, unknown=schemas.UNKNOWN_LEA
 
 #: The heartbeats of open requests are sent at multiples of this time, in seconds.
 HEARTBEAT_STEP_S = 0.25
-#: When the heartbeat of an open request is repeated while Redis is unavailable, in seconds.
+#: The pause before a heartbeat of an open request is repeated if Redis is unavailable, in seconds.
 RETRY_S = 1.0
 _TEMPLATE = "/v1/leases/{template}"
 _LEASE = _TEMPLATE + "/{resource}"
@@ -92,8 +89,7 @@ async def list_resources(
 async def show_resource(request: web.Request, page: schemas.QueuePage) -> schemas.ResourceState:
     """Show the holders of a resource and its queue.
 
-    This is not a heartbeat, and changes nothing.
-    """
+    This is not a heartbeat, and changes nothing."""
     template, start = _find_template(request), page.start
     template.check(page.resource)
     resource = await template.store.show(page.resource, first=start, limit=page.limit)
@@ -120,12 +116,11 @@ async def find_lease(request: web.Request, params: schemas.FindParameters) -> sc
     """Find a holder's lease or place in the queue.
 
     For a waiting holder, this is the heartbeat. It takes the lease if the holder was called. With
-    `wait`, the response comes as soon as the holder no longer waits.
-    """
+    `wait`, the response comes as soon as the holder no longer waits."""
     template, owner = _find_template(request), owner_of(request).name
     poll = partial(template.poll, params.resource, params.holder, owner=owner)
-    with _listen(request, params, params.holder) as woken:
-        state, held_s = await _wait(request, woken, poll, await poll(), params.wait)
+    with _listen(request, params, params.holder) as wake_event:
+        state, held_s = await _wait(request, wake_event, poll, await poll(), params.wait)
     return _make_status(params, params.holder, state, held_s)
 
 
@@ -145,13 +140,12 @@ async def take_lease(
     """Take a resource, or queue for the resource.
 
     Idempotent: a holder who has the lease or a place keeps it. While you wait, send a GET request
-    with `wait`, or after `refresh_after_seconds`. 429: the queue is full (`max_waiting`).
-    """
+    with `wait`, or after `refresh_after_seconds`. 429: the queue is full (`max_waiting`)."""
     template, owner = _find_template(request), owner_of(request).name
     poll = partial(template.poll, params.resource, body.holder, owner=owner)
-    with _listen(request, params, body.holder) as woken:
+    with _listen(request, params, body.holder) as wake_event:
         state = await template.take(params.resource, body.holder, owner=owner, order=body.order)
-        state, held_s = await _wait(request, woken, poll, state, params.wait)
+        state, held_s = await _wait(request, wake_event, poll, state, params.wait)
     lease = _make_status(params, body.holder, state, held_s)
     if state.outcome is LeaseOutcome.FULL:
         limit = template.settings.max_waiting
@@ -198,8 +192,7 @@ async def release_lease(
 
     The next holder is called at once. Idempotent. With a fencing number, only that lease is
     released: 409 if the holder has a newer lease. A token can release its own holders, and
-    `admin_token` all holders.
-    """
+    `admin_token` all holders."""
     template, owner = _find_template(request), owner_of(request)
     owners = [owner.name]
     if owner.is_operator:
@@ -230,28 +223,28 @@ def _listen(
 
 async def _wait(
     request: web.Request,
-    woken: asyncio.Event,
+    wake_event: asyncio.Event,
     poll: Callable[[], Awaitable[HolderState]],
     state: HolderState,
     wait_s: float,
 ) -> tuple[HolderState, float | None]:
-    """Poll a waiting holder's state when it is woken, and when a heartbeat is due. Return the
-    latest state when the holder no longer waits, or after `wait_s` seconds; and after how many
-    seconds it was read, or None without `wait`."""
+    """Poll a waiting holder's state when the event is set and when a heartbeat is due, until the
+    holder no longer waits or `wait_s` seconds have passed. Return the latest state, and how many
+    seconds after the beginning it was read, or None if `wait_s` is 0."""
     polls, began_s = request.app[LONG_POLLS], time.monotonic()
     held_s, pause_s, failure = 0.0, state.refresh_ms / 1000, None
     while state.outcome is LeaseOutcome.WAITING and not polls.is_closed:
         if (left_s := began_s + wait_s - time.monotonic()) <= 0:
             break
-        await wait_for(woken, min(left_s, _align(pause_s)))
-        # A lease would be taken for nobody. The client may come again, so the place is kept.
+        await wait_for(wake_event, min(left_s, _align_pause(pause_s)))
+        # A poll would take the lease for nobody. The client may come again, so it keeps its place.
         if is_gone(request) or polls.is_closed:
             break
-        woken.clear()
+        wake_event.clear()
         polled_s = time.monotonic() - began_s
         try:
             state = await poll()
-        except StoreError as error:  # an outage that is over soon costs no request
+        except StoreError as error:  # a short outage must not fail the request
             failure, pause_s = error, RETRY_S
         else:
             failure, held_s, pause_s = None, polled_s, state.refresh_ms / 1000
@@ -260,7 +253,7 @@ async def _wait(
     return state, held_s if wait_s else None
 
 
-def _align(pause_s: float) -> float:
+def _align_pause(pause_s: float) -> float:
     """Return a pause that ends at the next multiple of HEARTBEAT_STEP_S, so that the heartbeats of
     many requests are one call of Redis. A pause of up to a second stays as it is."""
     if pause_s <= 1:

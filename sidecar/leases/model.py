@@ -5,7 +5,7 @@ from enum import IntEnum
 
 
 class LeaseOutcome(IntEnum):
-    """The result of a lease script for one holder, by the number that the scripts return."""
+    """The result of a lease script for one holder. The values are those that the scripts return."""
 
     GRANTED = 1
     WAITING = 0
@@ -25,18 +25,19 @@ class HolderState:
 
     outcome: LeaseOutcome
     now_ms: int = 0
-    #: True if Redis was emptied. Nothing is granted until all earlier leases' terms are over.
+    #: True if Redis was emptied, so that nothing is granted until the terms of all earlier leases
+    #: are over.
     is_recovering: bool = False
     #: How long to wait before the next heartbeat; 0 if none is needed.
     refresh_ms: int = 0
     #: The expected wait. None if unknown.
     wait_ms: int | None = None
-    #: The fencing number: the time of the grant in µs by Redis' clock, or a greater number, so
-    #: that each lease of the template has a greater one than all before. 0 unless GRANTED.
+    #: The fencing number: the time of the grant in µs by Redis' clock, or a greater number if an
+    #: earlier lease of the template has that number or a greater one. 0 unless GRANTED.
     fence: int = 0
     started_ms: int = 0
     expires_ms: int = 0
-    #: The order of the holder's place, and the number of holders ahead. Only if WAITING.
+    #: The sort key of the holder's place, and the number of holders ahead. Only if WAITING.
     order: int = 0
     ahead: int = 0
     #: The number of holders that wait. Only if WAITING or FULL.

@@ -1,6 +1,5 @@
 """Takes, finds, renews and releases leases of named resources. The Lua scripts in leases/lua decide
-who holds a resource and who is called next.
-"""
+who holds a resource and who is called next."""
 
 import asyncio
 from collections.abc import Sequence
@@ -26,12 +25,9 @@ _RELEASE_PRECEDENCE = (LeaseOutcome.GRANTED, LeaseOutcome.STALE, LeaseOutcome.GO
 
 @dataclass(frozen=True, slots=True)
 class TemplateLeases:
-    """The leases of one template.
-
-    The methods raise StoreError if Redis is unavailable, and InputError for a resource that the
-    settings do not allow. `owner` is the name of the token that the holder sent, or "" for a
-    browser.
-    """
+    """The leases of one template. The methods raise StoreError if Redis is unavailable, and
+    InputError for a resource that the settings do not allow. `owner` is the name of the token that
+    the holder sent, or "" for a browser."""
 
     name: str
     settings: LeaseSettings
@@ -44,14 +40,14 @@ class TemplateLeases:
     async def take(
         self, resource: str, holder: str, *, owner: str = "", order: int | None = None
     ) -> HolderState:
-        """Take the lease or a place in the queue, and return the state. A holder who has one keeps
-        it. `order` is the order of the place that the holder had before Redis was emptied."""
+        """Take a lease, or a place in the queue, and return the state. A holder who has either
+        keeps it. `order` is the order of the place that the holder had before Redis was emptied."""
         name = self._check_and_name(resource, holder, owner)
         return self._count("take", await self.store.ask(resource, name, order=order))
 
     async def poll(self, resource: str, holder: str, *, owner: str = "") -> HolderState:
-        """Return the state of a holder. For a waiting holder this is the heartbeat. It takes the
-        lease if the holder was called."""
+        """Return the state of a holder. For a waiting holder, this call is the heartbeat, which
+        takes the lease if the holder was called."""
         name = self._check_and_name(resource, holder, owner)
         return self._count("look", await self.store.ask(resource, name, may_join=False))
 
@@ -72,7 +68,7 @@ class TemplateLeases:
         self, resource: str, holder: str, fence: int | None = None, *, owners: Sequence[str] = ("",)
     ) -> HolderState:
         """Release the lease with this fencing number or, if it is None, any lease or place of the
-        holder. With several owners, do so for each owner's holder of the name."""
+        holder. With several owners, do so for each owner's holder of this name."""
         names = [self._check_and_name(resource, holder, owner) for owner in owners]
         states = await asyncio.gather(*(self.store.release(resource, n, fence) for n in names))
         state = min(states, key=lambda state: _RELEASE_PRECEDENCE.index(state.outcome))
@@ -97,10 +93,7 @@ class TemplateLeases:
 
 
 class Leases(Named[TemplateLeases]):
-    """The leases of all templates, by template name."""
-
     kind = "lease"
 
 
-#: The key of the leases in the aiohttp application.
 LEASES = web.AppKey("leases", Leases)

@@ -148,7 +148,7 @@ class LeaseStore:
         return len(names), has_more
 
     async def list(self, *, after: str = "", limit: int = 100) -> list[Resource]:
-        """List the resources that somebody holds or waits for, by name, after the name `after`."""
+        """List resources that somebody holds or waits for, by name, starting after `after`."""
         resources: list[Resource] = []
         while len(resources) < limit:
             count = min(limit - len(resources), self._list_limit)
@@ -169,15 +169,13 @@ class LeaseStore:
     ) -> tuple[Sequence[Resource], str | None]:
         """Find resources whose name begins with `query`, that one of `holders` (names in Redis)
         holds or waits for, where `query` is the fencing number of a lease, or the visitor number of
-        a visitor who holds or waits for the resource.
-
-        One search reads a limited number of resources. So return also the name after which to
-        continue the search, or None if all resources were read."""
+        a visitor who holds or waits for the resource. One search reads a limited number of
+        resources, so return also the name after which to continue, or None if all were read."""
         count = min(SEARCH_LIMIT, self._list_limit)
         fence = query if query.isdecimal() else ""
         number = read_number(query)
         resources: list[Resource] = []
-        # Reading the members of all queues takes one command for each queue.
+        # A search by number reads the members of each queue, which takes a command for each.
         for _ in range(1 if number else MAX_SEARCH_CALLS):
             names = await self._read_names(after, count)
             if not names:
@@ -198,7 +196,7 @@ class LeaseStore:
         return resources, after
 
     async def _find_by_number(self, names: Sequence[str], number: str) -> set[str]:
-        """Return those of the resources that a visitor with this number holds or waits for."""
+        """Return which of the resources a visitor with this number holds or waits for."""
         found = set()
         for resource in await self._read_resources(names):
             holders = [holder.holder for holder in resource.holders]
@@ -240,9 +238,9 @@ class LeaseStore:
         self, script: str, items: Sequence[tuple[Any, ...]]
     ) -> Sequence[HolderState]:
         if script == "ask":
-            # The replica waits for the batch until this time; some clients may not wait as long.
+            # The replica waits until this time for the batch. Some clients may not wait as long.
             latest_ms = self._compute_deadline_ms(self._timeout_ms + MAX_LAG_MS)
-            items = [(*fields, _find_earliest(ms, latest_ms)) for *fields, ms in items]
+            items = [(*fields, _find_earliest_time(ms, latest_ms)) for *fields, ms in items]
         numbers: dict[str, int] = {}
         args: list[Any] = []
         for resource, *fields in items:
@@ -278,7 +276,7 @@ class LeaseStore:
         return reply
 
 
-def _find_earliest(*times_ms: int | None) -> int | str:
+def _find_earliest_time(*times_ms: int | None) -> int | str:
     """Return the earliest known time, or "" if all are unknown, as an argument of a script."""
     return min((ms for ms in times_ms if ms is not None), default="")
 

@@ -1,9 +1,7 @@
 """Guards leased resources behind a proxy: visitors with a lease of the resource may pass, and other
-visitors wait.
-
-A visitor has one cookie for all resources of a template. The cookie identifies the visitor, but
-does not prove a lease, which may end at any time. So each request reads the lease from Redis.
-"""
+visitors wait. A visitor has one cookie for all resources of a template. The cookie identifies the
+visitor, but does not prove a lease, which may end at any time. So each request reads the lease from
+Redis."""
 
 import contextlib
 from collections.abc import Iterable, Sequence
@@ -54,7 +52,7 @@ class GuardedResource:
     which `visitor` is the holder, `order` the visitor's newest place in any queue of the template,
     `epoch` that queue's number, and `joined_ms` when Redis first replied (0: not yet)."""
 
-    #: The template's and the resource's name, such as seat~17.
+    #: The names of the template and the resource, such as seat~17.
     name: str
     resource: str
     template: TemplateLeases
@@ -105,7 +103,7 @@ class GuardedResource:
 
     @property
     def _queue_number(self) -> int:
-        """The number that identifies this resource's queue in tickets."""
+        """Return the number that identifies this resource's queue in tickets."""
         return crc32(self.resource.encode())
 
     async def _take_poll_or_renew(
@@ -141,8 +139,8 @@ class Resources:
     """The guarded resources of all templates. `keys` sign the cookies; the last is the newest."""
 
     def __init__(self, templates: Iterable[TemplateLeases] = (), keys: Sequence[str] = ()) -> None:
-        #: For each template name, a resource without a name, which is copied for each request.
-        self._unnamed = {
+        #: By template name, a resource without a name, which is copied for each request.
+        self._unnamed_resources = {
             template.name: _make_unnamed_resource(template, keys) for template in templates
         }
 
@@ -150,13 +148,13 @@ class Resources:
         """Return the template's name for a name such as seat~17, even if the template does not
         allow the resource. Return "" if there is no such template."""
         template, separator, _ = name.partition(SEPARATOR)
-        return template if separator and template in self._unnamed else ""
+        return template if separator and template in self._unnamed_resources else ""
 
     def find(self, name: str) -> GuardedResource | None:
         """Return the resource for a name such as seat~17. None if there is no such template, or it
         does not allow the resource."""
         prefix, _, resource = name.partition(SEPARATOR)
-        unnamed = self._unnamed.get(prefix)
+        unnamed = self._unnamed_resources.get(prefix)
         if unnamed is None or not unnamed.template.settings.allows(resource):
             return None
         settings = unnamed.settings

@@ -1,15 +1,18 @@
 -- Gives each holder a lease of a resource if a slot is free, else a place in the resource's queue.
 -- For a waiting holder this is the heartbeat. A called holder gets the lease. Idempotent.
--- ARGV    after the resources' names, for each holder: index of the resource, holder, '1' if the
---         holder may join as a newcomer, order of a place that Redis may have lost or '', random
---         number in [0, 1), deadline (ms, or ''). The client waits for the reply until the
---         deadline. After it, a request that was delayed in a batch or by a frozen Redis gets no
---         lease, because its client is gone.
+-- ARGV    after the resources' names, for each holder:
+--         the index of the resource
+--         the holder
+--         '1' if the holder may join as a newcomer
+--         the order of a place that Redis may have lost, or ''
+--         a random number in [0, 1)
+--         the deadline until which the client waits for the reply, ms, or ''. After the deadline, a
+--         request that was delayed in a batch or by a frozen Redis gets no lease.
 -- RETURNS {now, born, 1 if Redis recovers, {for each holder a row as in parts/clients}}
 -- @include "leases/parts/place"
 
--- Updates the heartbeats of all overdue holders of the batch, so that none of them is skipped when
--- the next holders are called.
+-- Updates the heartbeats of all overdue holders in the batch, so that none of these holders is
+-- skipped when the next holders are called.
 local function refresh_heartbeats(resource)
   if resource.waiting == 0 then return end
   for i, due in ipairs(redis_call('ZMSCORE', resource.due, unpack(resource.names))) do
@@ -25,9 +28,9 @@ local function grant_lease(resource, client)
   return make_lease_reply(GRANTED, client)
 end
 
--- Grants the lease to each called holder of the batch. This comes before the replies to the other
--- holders, because their expected wait depends on the leases.
-local function grant_to_called(resource)
+-- Grants a lease to each called holder in the batch. This comes before the replies to the other
+-- holders, because their expected waits depend on the leases.
+local function grant_to_called_holders(resource)
   for _, name in ipairs(resource.names) do
     local client = resource.clients[name]
     if client.ends and not client.fence then grant_lease(resource, client) end
@@ -75,7 +78,7 @@ local function update_and_read(resource)
   refresh_heartbeats(resource)
   update_resource(resource)
   read_clients(resource)
-  grant_to_called(resource)
+  grant_to_called_holders(resource)
 end
 
 local function run(KEYS, ARGV)

@@ -24,9 +24,9 @@ end
 
 local function run(KEYS, ARGV)
   read_template(KEYS, ARGV)
-  local fence, names = ARGV[last_name_at + 1], {unpack(ARGV, last_name_at + 2)}
+  local fence, names = ARGV[last_name_index + 1], {unpack(ARGV, last_name_index + 2)}
   local matching_names = {}
-  for i = 1, last_name_at - 4 do
+  for i = 1, last_name_index - 4 do
     local key = 4 * i
     if has_member(KEYS[key], names) or has_member(KEYS[key + 2], names)
       or has_fence(KEYS[key + 1], fence) then

@@ -1,10 +1,13 @@
 -- Lists the holders of resources, and a page of each resource's queue. Changes nothing.
 -- ARGV    after the resources' names: the first place in the queue to list (0: the head), and how
 --         many places
--- RETURNS {now, {for each resource: {name, how many holders wait, {holder, when the lease or the
---          reservation ends, '' for a reservation or the fencing number and when the lease began,
---          with a space between, …}, a newcomer's expected wait, ms (-1: unknown), {waiting holder,
---          order, when the next heartbeat is due, …}}}}
+-- RETURNS {now, {for each resource a row}}. A row has:
+--         the name of the resource
+--         how many holders wait
+--         {for each holder: its name, when its lease or reservation ends, the fencing number and
+--         the beginning of its lease with a space between, or '' for a reservation}
+--         a newcomer's expected wait, ms (-1: unknown)
+--         {for each waiting holder: its name, its order, when its next heartbeat is due}
 -- @include "leases/parts/place"
 
 local function read_holders(resource)
@@ -40,7 +43,7 @@ end
 
 local function run(KEYS, ARGV)
   begin(KEYS, ARGV)
-  local first, number = tonumber(ARGV[last_name_at + 1]), tonumber(ARGV[last_name_at + 2])
+  local first, number = tonumber(ARGV[last_name_index + 1]), tonumber(ARGV[last_name_index + 2])
   local rows = {}
   for i, resource in ipairs(resources) do
     local holders, held = read_holders(resource)

@@ -1,7 +1,7 @@
 -- Releases leases, reservations and places in the queue. Idempotent.
--- ARGV    after the resources' names, for each holder: index of the resource, holder, fencing
---         number of the lease, or '' to release what the holder has: a lease, a reservation or a
---         place
+-- ARGV    after the resources' names, for each holder: the index of the resource, the holder, the
+--         fencing number of the lease, or '' to release any lease, reservation or place of the
+--         holder
 -- RETURNS {now, born, 1 if Redis recovers, {for each holder a row as in parts/clients}}. The
 --         outcome is GRANTED if something was released.
 -- @include "leases/parts/clients"

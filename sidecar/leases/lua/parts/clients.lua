@@ -4,12 +4,12 @@
 -- client has only `ends`, when its reservation ends; a waiting client has only `order`.
 
 -- Returns the requests of the batch, each as {resource, client, further arguments}. Each request
--- has `fields` arguments from ARGV[from] on: the index of the resource, the holder, and others.
--- Sets resource.names, the names of the resource's holders in this batch, and resource.clients, the
+-- has `width` arguments from ARGV[from] on: the index of the resource, the holder, and others. Sets
+-- resource.names, the names of the resource's holders in this batch, and resource.clients, the
 -- clients by these names.
-local function read_requests(ARGV, from, fields)
+local function read_requests(ARGV, from, width)
   local requests = {}
-  for i = from, #ARGV, fields do
+  for i = from, #ARGV, width do
     local resource = resources[tonumber(ARGV[i])]
     resource.names, resource.clients = resource.names or {}, resource.clients or {}
     if not resource.clients[ARGV[i + 1]] then
@@ -17,7 +17,7 @@ local function read_requests(ARGV, from, fields)
       resource.names[#resource.names + 1] = ARGV[i + 1]
     end
     local client = resource.clients[ARGV[i + 1]]
-    requests[#requests + 1] = {resource, client, unpack(ARGV, i + 2, i + fields - 1)}
+    requests[#requests + 1] = {resource, client, unpack(ARGV, i + 2, i + width - 1)}
   end
   return requests
 end
@@ -70,8 +70,8 @@ end
 local GRANTED, WAITING, GONE, FULL, STALE, NOT_RENEWED = 1, 0, -1, -2, -3, -4
 
 -- make_lease_reply() and make_reply() return the reply about a client, as leases/store.py reads it:
--- {outcome, fence, started, expires, order, how many holders are ahead, how many wait, expected
--- wait (-1: unknown), time until the next heartbeat}. Times are in ms.
+-- {outcome, fence, beginning of the lease, end of the lease, order, number of holders ahead, number
+-- of waiting holders, expected wait (-1: unknown), time until the next heartbeat}. Times are in ms.
 local function make_lease_reply(outcome, client)
   return {outcome, client.fence, client.started, client.ends, 0, 0, 0, -1, 0}
 end
@@ -80,9 +80,9 @@ local function make_reply(outcome, waiting, refresh)
 end
 
 -- Calls `update_and_read` for each resource, then `handle` for each request of the batch. Returns
--- the replies. `fields`: as in read_requests().
-local function handle_batch(ARGV, fields, update_and_read, handle)
-  local requests, replies = read_requests(ARGV, last_name_at + 1, fields), {}
+-- the replies. A request has `width` arguments.
+local function handle_batch(ARGV, width, update_and_read, handle)
+  local requests, replies = read_requests(ARGV, last_name_index + 1, width), {}
   for _, resource in ipairs(resources) do update_and_read(resource) end
   for i, request in ipairs(requests) do replies[i] = handle(unpack(request)) end
   return replies

@@ -1,8 +1,8 @@
 -- @include "leases/parts/clients"
 -- Handles places in the queue: estimates waits, and decides when the next heartbeat is due.
 
--- The head of the queue polls when the next slot becomes free. So do this many holders behind it,
--- because the holders ahead of them may have left.
+-- The first holder in the queue polls when the next slot becomes free. So do this many holders
+-- behind that holder, because the holders ahead of them may have left.
 local NEAR_HEAD = 5
 
 -- Returns the earliest and the expected time at which the n-th slot (from 0) becomes free. Assumes
@@ -17,7 +17,7 @@ local function estimate_slot_times(resource, n)
     local expected = free
     if not free then
       -- Nobody has the slot: a recovery blocks it, or update_resource(), which calls a limited
-      -- number of holders at a time, has not called a holder for it yet.
+      -- number of holders at a time, has not called a holder for this slot yet.
       free = is_recovering() and recovers_at or now + 100
       expected = free
     elseif redis_call('HEXISTS', resource.facts, row[1]) == 0 then

@@ -9,9 +9,9 @@ local resources
 local function load_resources(KEYS, ARGV)
   resources = {}
   queue.begin_writes()
-  if last_name_at > 4 then
-    local ends = redis_call('ZMSCORE', ENDS, unpack(ARGV, 5, last_name_at))
-    for i = 1, last_name_at - 4 do
+  if last_name_index > 4 then
+    local ends = redis_call('ZMSCORE', ENDS, unpack(ARGV, 5, last_name_index))
+    for i = 1, last_name_index - 4 do
       local key = 4 * i
       local resource = {
         name = ARGV[4 + i], stored_expiry = tonumber(ends[i] or nil), next_expiry = math.huge,
@@ -37,7 +37,7 @@ end
 
 -- Returns the time from which a holder counts as silent whose heartbeat is due at `due`, in ms.
 local function get_silent_time(due)
-  return get_due_after_pause(due) + timeout_ms + 1
+  return get_due_after_outage(due) + timeout_ms + 1
 end
 
 local function find_next_expiry(resource)
@@ -78,7 +78,7 @@ local function finish_reply(replies)
   return {now, state.born, is_recovering() and 1 or 0, replies}
 end
 
--- How many more members the loops of this script call may handle.
+-- How many more members of sets the loops of this script call may handle.
 local member_budget
 local function begin(KEYS, ARGV)
   read_template(KEYS, ARGV)

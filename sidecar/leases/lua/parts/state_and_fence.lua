@@ -5,16 +5,16 @@
 --   last     the last fencing number or order, µs
 --   recovers the time until which nothing is granted, because Redis was emptied, ms
 --   seen     when the last sweep ran, ms
---   back     when the last outage ended: the first script after a long pause of the sweeps, in ms.
---            Heartbeats could not arrive during the outage, so nobody counts as silent for that
---            time
+--   back     when the last outage ended, ms: at the first script after a long pause of the sweeps.
+--            Heartbeats could not arrive during the outage, so no holder counts as silent during
+--            it
 --   ends, held_ms  how many leases have ended (20 at most), and the moving average of how long
 --            they were held
 local NUMBERS = {'born', 'last', 'recovers', 'seen', 'back', 'ends', 'held_ms'}
 -- A script does not write the state first, because a full Redis would refuse the write, and the
 -- script would fail. A script that begins with a removal works in a full Redis.
-local loaded, state
-local recovers_until
+local loaded, state -- the numbers as they were read, and as the script changes them
+local recovers_until -- the end of the recovery, ms (0: there is none)
 -- A longer pause between sweeps means that all replicas, or Redis, were unavailable.
 local MAX_PAUSE_MS = 5000
 
@@ -36,8 +36,8 @@ local function load_state(ARGV)
   if ARGV[4] ~= '' then state.last = math.max(state.last or 0, tonumber(ARGV[4])) end
 end
 
--- Returns when a heartbeat is due, at the earliest when the last outage ended.
-local function get_due_after_pause(due)
+-- Returns the time at which a heartbeat is due, but no earlier than the end of the last outage.
+local function get_due_after_outage(due)
   return math.max(due, state.back or 0)
 end
 

@@ -9,18 +9,18 @@
 --       from 5 on, for each resource: its name
 local STATE, RESOURCES, ENDS
 
--- How many members one loop of a script handles; the next script handles the rest.
+-- How many members of a set one loop of a script handles. The next script handles the rest.
 local MAX_LOOP_MEMBERS = 150
 
 local now, now_us
--- How many parsed settings to cache, by their JSON text.
-local MAX_PARSED = 500
+-- The cache of parsed settings, by their JSON text, and how many it may have.
 local parsed_settings, parsed_count = {}, 0
+local MAX_PARSED = 500
 -- The settings that are durations, in seconds.
 local DURATIONS = {'term', 'max_term', 'claim_window', 'heartbeat_timeout', 'heartbeat_interval'}
 local template, capacity, term_ms, claim_ms, timeout_ms
 -- The index in ARGV of the last resource's name. The script's own arguments follow.
-local last_name_at
+local last_name_index
 
 -- Returns the settings in a JSON text, with each duration also in ms, such as `term_ms`.
 local function parse_settings(text)
@@ -45,5 +45,5 @@ local function read_template(KEYS, ARGV)
   template = parse_settings(ARGV[2])
   capacity, term_ms = template.capacity, template.term_ms
   claim_ms, timeout_ms = template.claim_window_ms, template.heartbeat_timeout_ms
-  last_name_at = 4 + (#KEYS - 3) / 4
+  last_name_index = 4 + (#KEYS - 3) / 4
 end
