@@ -35,10 +35,10 @@ _PLACEHOLDER_SECRETS = {
     help="Do not require secret_keys and admin_token, for example in CI.",
 )
 def check_config(path: str | None, *, as_json: bool, no_secrets: bool) -> None:
-    """Print every problem in the configuration, with the number of its line.
+    """Print every problem in the configuration, with its line number.
 
     Exit 1 if there is a problem. Warnings do not change the exit code. Warnings name settings that
-    are valid but probably wrong, and settings in the file that a running replica has not yet read.
+    are valid but probably wrong, and changes to the file that a running replica has not yet read.
     """
     settings, problems = _try_load(path, no_secrets=no_secrets)
     warnings = settings.warnings if settings else []

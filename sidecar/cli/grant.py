@@ -42,7 +42,7 @@ def _check_url(_context: click.Context, _option: click.Parameter, url: str | Non
     show_default=True,
     callback=read_duration,
     metavar="DURATION",
-    help="How long the grants are valid, such as 2h; at most 366d.",
+    help="How long the grants are valid, such as 2h (at most 366d).",
 )
 @click.option("--once", is_flag=True, help="Print single-use grants.")
 @click.option("--id", "id_", metavar="ID", help="Print one single-use grant with this id.")
@@ -56,7 +56,7 @@ def _check_url(_context: click.Context, _option: click.Parameter, url: str | Non
 @click.option(
     "--kind",
     type=click.Choice(["room", "target"]),
-    help="What ROOM is, if a room and a target both have this name.",
+    help="Whether ROOM is a room or a target, if both have this name.",
 )
 @JSON
 def grant(room: str, class_name: str, path: str | None, **options: Any) -> None:

@@ -14,7 +14,7 @@ from sidecar.cli.replica_client import REPLICA_OPTIONS, ReplicaOptions
 @JSON
 @click.pass_obj
 def healthcheck(options: ReplicaOptions, timeout: float, *, as_json: bool) -> None:
-    """Exit 0 if the replica is ready, 1 if it is not, 3 if it does not answer. Needs no token."""
+    """Exit 0 if the replica is ready, 1 if not, or 3 if it does not answer. Needs no token."""
     results: list[Any] = [Unreachable(f"no answer within {timeout:g} s")]
 
     def request_readiness() -> None:

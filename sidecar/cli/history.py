@@ -78,8 +78,8 @@ def history() -> None:
 @print_result(print_json)
 @click.pass_obj
 def visitor(options: ReplicaOptions, room: str, visitor: str) -> Any:
-    """Show a visitor's stay, positions over time and events, as JSON. VISITOR is a visitor's id, or
-    the visitor number on the waiting page."""
+    """Show a visitor's stay, its events and its positions over time, as JSON. VISITOR is a
+    visitor's id, or the visitor number on the waiting page."""
     from sidecar.history.lookups import find_visitor  # noqa: PLC0415
 
     if not is_visitor_id(visitor) and read_number(visitor) is None:

@@ -65,7 +65,7 @@ def jobs() -> None:
     "--class",
     "class_name",
     metavar="NAME",
-    help="The job's class: the class of --grant, or any if the token has the scope classes.",
+    help="The job's class: that of --grant, or any class if the token has the scope classes.",
 )
 @click.option("--grant", metavar="TEXT", help="A grant for the class, printed by waitroom grant.")
 @click.option(
@@ -108,9 +108,9 @@ def submit(
     file: IO[bytes] | None,
     **request: Any,
 ) -> None:
-    """Submit a job. The job's id goes to standard output, its state to standard error. With --wait,
-    the result's body or an online job's permit goes to standard output, everything else to standard
-    error. Exit 1 unless the job was completed or, if it is online, called.
+    """Submit a job. The job's id goes to standard output, and its state to standard error. With
+    --wait, the result's body or an online job's permit goes to standard output, and the rest to
+    standard error; the exit code is 1 unless the job was completed or, if it is online, called.
 
     With --file, submit the jobs in a file, and print their ids. Each line is a JSON object, as in
     the API. Lines without a target use TARGET. Exit 1 if a job was refused. Give each job an
@@ -248,7 +248,7 @@ def _filter_options(*, ended: bool | None = None) -> Callable[[Any], Any]:
             metavar="TIME",
             help="Select jobs submitted since TIME, such as 2026-11-27T18:00Z or 24h (a day ago).",
         ),
-        click.option("--to", metavar="TIME", help="Select only jobs submitted before this time."),
+        click.option("--to", metavar="TIME", help="Select only jobs submitted before TIME."),
     )
 
 
@@ -292,9 +292,9 @@ def cancel(client: Client, /, ids: tuple[str, ...], **options: Any) -> None:
 
 @_bulk_command(ended=True)
 def retry(client: Client, /, ids: tuple[str, ...], **options: Any) -> None:
-    """Retry jobs that have ended. Select jobs in any final state by their ids, or select by
-    options. Without --state, options select only failed and expired jobs. The jobs join the end of
-    the queue, and their results are deleted."""
+    """Retry jobs that have ended. Select jobs by their ids or by options. Without --state, options
+    select only failed and expired jobs; jobs that you name by id may be in any final state. The
+    jobs join the end of the queue, and their results are deleted."""
     _change_jobs(client, client.jobs.retry, _print_state, ids, options)
 
 
@@ -354,7 +354,7 @@ def _format_count(count: int) -> str:
 @jobs.reply_command(_print_state)
 @click.argument("id_", metavar="ID")
 def done(client: Client, id_: str) -> Any:
-    """Report that the call of an online job is over, so that the next job can be called."""
+    """Report that the call of an online job has ended, so that the next job can be called."""
     return client.jobs.done(id_)
 
 

@@ -54,8 +54,8 @@ def _read_fields(key: str | None, fields: tuple[str, ...]) -> dict[str, str]:
 @click.argument("fields", nargs=-1, metavar="[FIELD=VALUE]…")
 @click.option("--key", metavar="KEY", help="The whole key, in place of its fields.")
 def show(client: Client, name: str, fields: tuple[str, ...], key: str | None) -> Any:
-    """Show as JSON whether the limit would allow a call now, without counting a call. Without the
-    fields of a key, show the rule and the limits of individual keys."""
+    """Show as JSON whether the limit would allow a call now, without counting a call. If no fields
+    are given, show the rule and the limits of individual keys."""
     query = _read_fields(key, fields)
     path = build_api_path(_LIMITS, name)
     for rule in client.request("GET", _LIMITS)["limits"]:

@@ -14,7 +14,7 @@ _POSSESSIVES = {"history": "history's", "jobs": "jobs'"}
 @CONFIG
 @JSON
 def migrate(path: str | None, *, as_json: bool) -> None:
-    """Create or update the database tables of the history and jobs. The command is idempotent."""
+    """Create or update the database tables of history and jobs. The command is idempotent."""
     import asyncio  # noqa: PLC0415
 
     settings = load_settings(path)

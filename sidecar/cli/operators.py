@@ -41,9 +41,9 @@ def log_out(client: Client, name: str) -> Any:
 
 @click.command("hash-password")
 def hash_password() -> None:
-    """Print the hash of an operator's password, for the settings.
+    """Print the hash of an operator's password, for use in the settings file.
 
-    Prompts for the password twice, or reads one line from standard input. No replica is needed.
+    Type the password twice, or pipe it to standard input as one line. No replica is needed.
     """
     from sidecar.http.auth.passwords import HASHER, MIN_PASSWORD_LENGTH  # noqa: PLC0415
 

@@ -68,7 +68,7 @@ def preview(
     into: str,
     **page_options: str,
 ) -> None:
-    """Write the waiting page of ROOM in all its states, as files to open in a browser.
+    """Write the waiting page of ROOM, in all its states, to files that you can open in a browser.
 
     No replica is needed. The preview uses the settings file. To preview changes made at run time,
     use the dashboard.

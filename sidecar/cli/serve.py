@@ -37,14 +37,14 @@ def _check_listen(_context: click.Context, _parameter: click.Parameter, value: s
     default=100,
     show_default=True,
     type=click.IntRange(1, 10_000),
-    help="The maximum number of calls in progress to one target, within the target's own limit.",
+    help="How many calls this worker makes to one target at a time, within the target's limit.",
 )
 @click.option(
     "--grace",
     default=30.0,
     show_default=True,
     type=click.FloatRange(0, 3600),
-    help="How many seconds calls in progress have to finish when the process stops.",
+    help="How many seconds to wait for calls in progress when the process stops.",
 )
 @click.option(
     "--listen",

@@ -42,7 +42,7 @@ _NOT_A_DRAW = "this is no draw as a room publishes it"
     "--commitment", metavar="HEX", help="The commitment that you noted before the pre-queue."
 )
 @click.option(
-    "--digest", metavar="HEX", help="The list's SHA-256, which you noted after the opening."
+    "--digest", metavar="HEX", help="The SHA-256 of the list, as you noted it after the opening."
 )
 @click.option("--visitor", metavar="ID", help="Also print this visitor's place.")
 @click.option("--save", metavar="FILE", help="Save the published data, to verify it again later.")

@@ -49,7 +49,7 @@ def _print_webhooks(document: dict[str, Any]) -> None:
 
 @webhooks.reply_command(_print_webhooks, name="list")
 def list_webhooks(client: Client) -> Any:
-    """List the webhooks, whether they deliver, and the number of messages in each state."""
+    """List the webhooks, with the state of each and the number of its messages in each state."""
     return client.request("GET", _WEBHOOKS)
 
 

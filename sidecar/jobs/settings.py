@@ -175,9 +175,9 @@ class TargetSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     url: Annotated[str, AfterValidator(_check_url)] | None = None
-    """The URL to call. The URL has no user, query or fragment, and no `.`, `..` or `//` in its
-    path. If it ends with `/`, jobs add a path to it. Otherwise, jobs call exactly this URL, and may
-    add a query. The URL can be omitted only with `kinds = ["online"]`."""
+    """The URL to call, without a user name, a query or a fragment, and without `.`, `..` or `//` in
+    its path. A job may add a query and, if the URL ends with `/`, a path. The URL can be omitted
+    only with `kinds = ["online"]`."""
     kinds: Annotated[tuple[JobKind, ...], BeforeValidator(split_list)] = Field(
         default=("offline", "online"), validate_default=True
     )
@@ -194,7 +194,7 @@ class TargetSettings(BaseModel):
     `Content-Length`, `Idempotency-Key` and some others are not allowed: the worker sets them."""
     private: bool = False
     """Whether calls to private addresses, such as those of this machine or its network, are
-    allowed. If not, a call is refused even if a public name resolves to a private address."""
+    allowed. If false, a call is also refused if a public name resolves to a private address."""
     paused: bool = False
     """If true, no calls are made, and jobs wait."""
     concurrency: Count = Field(default=10, ge=1, le=100_000)
@@ -210,11 +210,11 @@ class TargetSettings(BaseModel):
     """How calls are counted for `rate`. After you change the algorithm, no call begins until a
     `window` has passed since the last call."""
     burst: Count | None = Field(default=None, ge=1, le=MAX_LIMIT)
-    """How many calls may start at once after an idle period. Only for `token_bucket`. None: as many
-    as `rate`."""
+    """How many calls may start at the same time after an idle period. Only for `token_bucket`.
+    None: as many as `rate`."""
     strict: bool = False
     """If true, the target never sees more than `rate` calls begin in any `window`. In exchange,
-    each call is sent 0.2 s later, and workers begin at most `rate` calls in `window` + 0.15 s.
+    each call is delayed by 0.2 s, and workers begin at most `rate` calls in any `window` + 0.15 s.
     Requires `kinds = ["offline"]`, a `window` of at least 1 s, and the algorithm `sliding_window`
     or `leaky_bucket`."""
     timeout: Seconds = Field(default=60, ge=0.1, le=86_400)
@@ -229,14 +229,14 @@ class TargetSettings(BaseModel):
     and `connection` (no complete response within `timeout`). After the last attempt, the job is
     `failed`. Your list replaces the default list."""
     fail_on: Annotated[tuple[int | str, ...], _PARSE_FAIL_ON] = ("3xx", "4xx", "5xx")
-    """The responses after which a job is `failed` at once: statuses as in `retry_on`, without
-    `connection`. If both lists have a status, the call is retried first. After other responses, the
-    job is `completed`. Your list replaces the default; with `[]`, any response completes a job."""
+    """The responses after which a job is `failed` at once, unless they are in `retry_on`: statuses
+    as there, without `connection`. After responses in neither list, the job is `completed`. Your
+    list replaces the default list, and may be `[]`."""
     retries: Count = Field(default=3, ge=0, le=100)
-    """The maximum number of further attempts after the first attempt."""
+    """The maximum number of attempts after the first one."""
     retry_delay: Seconds = Field(default=1, ge=0.01, le=3600)
-    """The pause before the second attempt. Each further pause doubles, up to 5 minutes, minus a
-    random part. A longer `Retry-After` from the target is used instead, up to an hour."""
+    """The pause before the second attempt. It doubles for each further attempt, up to 5 minutes,
+    and is shortened at random. A longer `Retry-After` (at most an hour) is used instead."""
     break_after: Count = Field(default=3, ge=1, le=1000)
     """After this many failures in a row, calls stop for 5 s. Then one call tests the target. Each
     time the test fails, the pause doubles, up to a minute. Responses in `retry_on`, except 429,
@@ -246,8 +246,8 @@ class TargetSettings(BaseModel):
     abort: bool = False
     """Whether clients can abort a call in progress by cancelling its job."""
     pending_ttl: Seconds = Field(default=3 * 3600, ge=1, le=86_400 * 30)
-    """How long a job may wait for its call after it was submitted, or after its `run_at`. After
-    this time, the job expires."""
+    """How long a job may wait for its call, counted from its submission or its `run_at`. After this
+    time, the job expires."""
     result_ttl: Seconds = Field(default=3 * 86_400, ge=1, le=86_400 * 366)
     """How long a job and its result are kept after the job has ended."""
     delete_after_read: bool = False
@@ -255,23 +255,23 @@ class TargetSettings(BaseModel):
     max_pending: Count | None = Field(default=None, ge=0, le=100_000_000)
     """The maximum number of waiting jobs. Further jobs are refused with 429."""
     notify_above: Count | None = Field(default=None, ge=1, le=100_000_000)
-    """The webhook `target_queue_over` is sent when more jobs than this are waiting, and is sent
-    again only after fewer than 80 % of this number were waiting. None: it is not sent."""
+    """The webhook `target_queue_over` is sent when more jobs than this are waiting, and again only
+    if fewer than 80 % of this number were waiting in the meantime. None: it is not sent."""
     max_body: Count = Field(default=131_072, ge=0, le=131_072)
     """The maximum size of a job's body, in bytes."""
     max_result: Count = Field(default=1_048_576, ge=0, le=104_857_600)
     """The maximum size of a response's body, in bytes. If a body is larger, the job fails."""
     classes: Classes = {}
-    """The priority classes of jobs: at most 7, without `line`. A job gets a class from a grant, or
-    from a client whose token has the scope `classes`."""
+    """At most 7 priority classes of jobs, in which `line` is not allowed. A job gets a class from a
+    grant, or from a client whose token has the scope `classes`."""
     callback_urls: UrlPrefixes = ()
-    """The allowed prefixes of callback URLs, each with a path. Empty: callbacks are not allowed."""
+    """The URL prefixes to which callbacks may go, each with a path. Empty: no callbacks."""
     callback_secret: str = Field(default="", repr=False, validate_default=True)
-    """The secret that signs callbacks. The secret has at least 16 characters, such as `whsec_` and
-    24 to 64 random bytes in base64. Required with `callback_urls`."""
+    """The secret that signs callbacks. It has at least 16 characters: for example, `whsec_`
+    followed by 24 to 64 random bytes in base64. Required with `callback_urls`."""
     previous_callback_secret: str = Field(default="", repr=False)
     """The old secret, while you replace `callback_secret`: each callback has two Standard Webhooks
-    signatures, one by each secret. Remove the old secret when the receivers have the new one."""
+    signatures, one with each secret. Remove the old secret when the receivers have the new one."""
 
     @field_validator("kinds")
     @classmethod
@@ -381,7 +381,7 @@ class TargetSettings(BaseModel):
 
     @property
     def has_paths(self) -> bool:
-        """Whether jobs give a path below the url."""
+        """Whether jobs may add a path to the url."""
         return self.url is not None and self.url.endswith("/")
 
     def retries_on(self, status: int | None) -> bool:
@@ -406,8 +406,8 @@ class TargetSettings(BaseModel):
         return any(_is_url_below(parsed, URL(prefix)) for prefix in self.callback_urls)
 
     def with_changes(self, overrides: dict[str, Any]) -> "TargetSettings":
-        """Return these settings with the overrides; *** keeps a secret's value. Raises InputError
-        for invalid settings, and if a header kept by *** would be sent to a different server."""
+        """Return these settings with the overrides applied; *** leaves a secret unchanged. Raises
+        InputError for invalid settings, or if such a header would be sent to another server."""
         values = dict(overrides)
         headers = values.get("headers", dict.fromkeys(self.headers, HIDDEN))
         if isinstance(headers, dict):
@@ -430,7 +430,7 @@ class TargetSettings(BaseModel):
         )
 
     def without_secrets(self) -> "TargetSettings":
-        """Return these settings with *** for each secret."""
+        """Return these settings with *** in place of each secret."""
         headers = dict.fromkeys(self.headers, HIDDEN)
         secrets = {name: HIDDEN if getattr(self, name) else "" for name in _CALLBACK_SECRETS}
         return self.model_copy(update={"headers": headers, **secrets})

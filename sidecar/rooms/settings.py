@@ -1,4 +1,4 @@
-"""The settings of one room. All can be changed at run time, with the same validation."""
+"""The settings of one room. All of them can be changed at run time, with the same validation."""
 
 import contextlib
 import re
@@ -72,52 +72,52 @@ class RoomSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     total_active_users: Count = Field(ge=0, le=10_000_000)
-    """The cap: how many sessions the room may have at a time, including those of visitors who were
-    called and have not arrived yet. When you lower the cap, active visitors stay."""
+    """The cap: how many sessions the room may have at a time, including those of visitors who have
+    been called but have not arrived yet. When you lower the cap, active visitors stay."""
     adaptive: Adaptive = None
-    """A table, `[rooms.NAME.adaptive]`, that lets the room learn from the site's response times and
+    """A table, `[rooms.NAME.adaptive]`. With it, the room learns from the site's response times and
     errors how many visitors the site can serve, up to the cap. None: only the cap applies."""
     pause_on_error_share: float | None = Field(default=None, gt=0, le=1)
-    """Nobody is called while the share of errors (5xx, 429 and failed connections) among the site's
-    responses is above this. Requires `health_listen`, as `adaptive` does. None: no such pause."""
+    """Nobody is called while more than this share of the site's responses are errors (5xx, 429 and
+    failed connections). Requires `health_listen`, as `adaptive` does. None: no such pause."""
     pause_on_response_time: Seconds | None = Field(default=None, ge=0.01, le=600)
-    """Nobody is called while one in ten of the site's responses takes longer than this. Requires
+    """Nobody is called while more than 10 % of the site's responses take longer than this. Requires
     `health_listen`. None: no such pause."""
     new_users_per_minute: Count | None = Field(default=None, ge=1, le=10_000_000)
     """The maximum number of visitors admitted per minute, spread evenly. Called visitors who do not
     arrive count too. None: visitors are admitted as soon as slots are free."""
     session_duration: Seconds = Field(default=300, ge=5, le=86_400 * 7)
-    """How long a session lasts after its last renewal. A request renews the session if the last
-    renewal was at least a sixth of this time ago, and at least 5 s ago (or half of this time, if
-    that is shorter). When you change this setting, no running session becomes shorter."""
+    """How long a session lasts after its last renewal. A request renews the session if enough time
+    has passed since the last renewal: a sixth of this setting, but at least 5 s (or half of this
+    setting, if that is shorter). A change of this setting does not shorten running sessions."""
     session_max_duration: Seconds | None = Field(default=None, ge=5, le=86_400 * 30)
     """The maximum duration of a session, even if its visitor is active. None: no limit."""
     max_extension: Seconds | None = Field(default=None, ge=1, le=86_400)
-    """The longest time by which a response from your site may extend the session of the visitor who
-    receives it, with a header such as `X-Waitroom-Extend: 600` (seconds). Requires
-    `waitroom/site-headers.conf` and `health_listen`. None: the header has no effect."""
+    """The longest extension of a session by a header in a response from your site. After
+    `X-Waitroom-Extend: 600`, the receiving visitor's session lasts for at least 600 more seconds.
+    Requires `waitroom/site-headers.conf` and `health_listen`. None: the header has no effect."""
     release_by_header: bool = False
-    """Whether a response from your site with `X-Waitroom-Release: 1` ends the session of the
-    visitor who receives it. Requires `waitroom/site-headers.conf` and `health_listen`."""
+    """Whether the header `X-Waitroom-Release: 1` in a response from your site ends the receiving
+    visitor's session. Requires `waitroom/site-headers.conf` and `health_listen`."""
     keepalive_max_duration: Seconds = Field(default=1800, ge=0, le=86_400)
-    """How long after a page was opened the script `/_waitroom/ROOM/keep.js` renews the session of a
-    visitor who types or scrolls on that page. 0: never."""
+    """How long the script `/_waitroom/ROOM/keep.js` renews the session of a visitor who types or
+    scrolls on a page, counted from the time at which the page was opened. 0: never."""
     disable_session_renewal: bool = False
     """If true, a session always ends `session_duration` after its start. The cookie is set once."""
     queueing_method: Literal["fifo", "random", "passthrough", "reject"] = "fifo"
     """Which visitor is called next. `fifo`: the visitor who has waited longest. `random`: any
     visitor in the queue. `passthrough`: all visitors pass and are not counted. `reject`: visitors
-    who find no free session are turned away instead of waiting."""
+    who arrive while no slot is free are turned away instead of waiting."""
     queue_all: bool = False
     """If true, all newcomers wait and nobody is called. Active visitors stay."""
     hold: HoldSetting = None
     """A temporary pause, after which visitors are admitted gradually: a table with `until` and
-    `why`. `waitroom rooms hold`, an alert or a site in trouble starts a hold. None: no hold."""
+    `why`. `waitroom rooms hold`, an alert or a setting `pause_on_…` starts it. None: no hold."""
     suspended: bool = False
     """If true, the room is off: all visitors pass and are not counted."""
     max_waiting: Count | None = Field(default=None, ge=0, le=1_000_000_000)
-    """The maximum length of the queue. When it has this length, newcomers are told that it is full.
-    0: newcomers may not wait, and visitors are called until the queue is empty."""
+    """The maximum length of the queue. When the queue is that long, newcomers are told that it is
+    full. 0: newcomers may not wait, and visitors are called until the queue is empty."""
     rank_limit: Count | None = Field(default=None, ge=1, le=1_000_000_000)
     """The highest position shown as a number. With 2000, visitors further back see "2,000+"."""
     lines: Lines = ()
@@ -126,117 +126,117 @@ class RoomSettings(BaseModel):
     """At most 7 classes, which give visitors with a grant or `class_header` a head start, a
     priority or a sub-queue. A name has at most 32 lower-case letters, digits, `-` and `_`."""
     class_header: bool = False
-    """Whether a visitor's class is read from `$waitroom_class` in nginx. Use it only with
-    our nginx includes: any other proxy must remove `X-Waitroom-Class` from clients' requests."""
+    """Whether a visitor's class is read from `$waitroom_class` in nginx. Our nginx include files
+    replace a client's header `X-Waitroom-Class`; any other proxy must remove it."""
     display: Literal["arrival", "order"] = "arrival"
     """Which position is shown in a room with classes. `arrival`: the position counts visitors who
     came earlier, and does not grow when a visitor with a class goes ahead. `order`: the position
     counts visitors who will be called earlier. The estimated wait is always based on `order`."""
     events: Events = ()
-    """Scheduled openings, at most 20, with or without a pre-queue. They must not overlap."""
+    """At most 20 scheduled openings, with or without a pre-queue. They must not overlap."""
     between_events: Literal["closed", "open"] = "closed"
     """The state of a room with events while no event is on. `closed`: no newcomer enters or gets a
     place, and the page counts down to the next event. `open`: the same as without events."""
     heartbeat_timeout: Seconds = Field(default=120, ge=10, le=86_400)
-    """How long waiting visitors keep their place after their next poll was due."""
+    """How long waiting visitors who stop polling keep their place after their next poll was due."""
     heartbeat_interval: Seconds | None = Field(default=None, ge=1, le=3600)
     """The time between two polls of the waiting page; at most half of `heartbeat_timeout`. None: a
-    tenth of the expected wait, from 2 s near the head of the queue to 60 s."""
+    tenth of the expected wait, but at least 2 s (near the head of the queue) and at most 60 s."""
     sweep_interval: Seconds = Field(default=120, ge=1, le=3600)
     """How often visitors who no longer poll are removed from the queue. Until then, these visitors
     are skipped at the head of the queue, so they do not hold it up."""
     claim_window: Seconds = Field(default=30, ge=5, le=3600, validate_default=True)
     """How long a called visitor has to arrive, counted from when their next poll is due; at most
     `heartbeat_timeout`. If the page polls often, the time is shorter: three poll intervals, but at
-    least 10 s. After that, the slot goes to the next visitor. A visitor who returns late goes to
-    the head of the queue. A place whose visitor never polls also ends after this time. So does the
-    session of a newcomer who was admitted at once and has not sent the cookie back, if visitors are
-    waiting or nine in ten slots are taken."""
+    least 10 s. After that, the slot goes to the next visitor, and a visitor who returns late goes
+    to the head of the queue. A place whose visitor never polls also ends after this time. While
+    visitors are waiting, or at least 90 % of the slots are taken, a newcomer who is admitted at
+    once and does not send the cookie back in this time loses the session."""
     rejoin_window: Seconds = Field(default=600, ge=0, le=86_400)
-    """How long visitors who lost their place because they did not poll (a sleeping phone, a tunnel)
-    can get it back, counted from their last poll; sometimes up to five minutes longer. Later, they
-    join at the end of the queue. This setting also applies after Redis has lost its data."""
+    """How long visitors who did not poll (a sleeping phone, a tunnel) can get their lost place
+    back, counted from their last poll; sometimes up to five minutes longer. Later, they join at the
+    end of the queue. This setting also applies after Redis has lost its data."""
     poll_limit: Count = Field(default=30, ge=1, le=1_000_000_000)
-    """How many early polls (before the poll is due) a visitor may send per minute. Further early
-    polls are answered with 429."""
+    """How many polls per minute a visitor may send before they are due. Further early polls are
+    answered with 429."""
     shield_above: Count = Field(default=500, ge=1, le=10_000_000)
-    """The shield goes up when more newcomers than this arrive at one replica within a second. The
-    shield makes the waiting page request a place after a random delay; nobody gets a place sooner.
-    nginx alone answers clients without cookies and scripts."""
+    """The shield goes up when more newcomers than this arrive at one replica within a second. nginx
+    alone then answers clients without cookies and scripts, and the waiting page requests a place
+    after a random delay, which no client can skip."""
     on_store_failure: Literal["bounded", "admit", "wait"] = "bounded"
     """Which visitors are admitted while Redis is unavailable. `bounded`: each replica admits its
-    share of the free sessions and of `new_users_per_minute`, but nobody if visitors wait. `admit`:
-    everybody, including waiting visitors. `wait`: nobody. Active visitors always pass. Sessions
-    that begin during the outage stay valid. Afterwards, a room over its cap calls nobody."""
+    share of the free slots and of `new_users_per_minute`, but nobody while visitors are waiting.
+    `admit`: everybody, including waiting visitors. `wait`: nobody. Active visitors always pass.
+    Sessions that begin during the outage stay valid; a room over its cap then calls nobody."""
     recovery_window: Seconds | None = Field(default=None, ge=0, le=3600)
     """How long nobody is called after Redis has lost its data, so that visitors can first get their
     places back with their cookies. None: twice the longest poll interval near the head of the
-    queue, but at least 5 s; 65 s if all replicas restarted too. With a shorter time, some visitors
-    come back too late, because nginx caches verdicts for three seconds."""
+    queue, but at least 5 s; 65 s if all replicas restarted too. If you set less than 5 s, some
+    visitors come back too late, because nginx caches verdicts for three seconds."""
     bind_pass: Literal["none", "user_agent", "ip"] = "none"  # noqa: S105 - not a password
     """Which client may use a pass. `none`: any client that has it. `user_agent`: only the browser
-    that it was issued to. `ip`: only the IP address that it was issued to, or its 64-bit IPv6
-    network. If a bound pass comes from elsewhere, its session ends, so a visitor who switches
-    between IPv4 and IPv6 has to start again each time. A replica checks a bound pass at every
-    request, because nginx caches verdicts by cookie alone."""
+    that it was issued to. `ip`: only clients at the IP address, or in the 64-bit IPv6 network, to
+    which it was issued. If any other client sends the pass, the session ends; with `ip`, a visitor
+    who switches between IPv4 and IPv6 therefore has to start again each time. A replica checks a
+    bound pass at every request, because nginx caches verdicts by cookie alone."""
     max_places_per_address: Count | None = Field(default=None, ge=1, le=100)
     """How many places and sessions one IP address, or one 64-bit IPv6 network, may have. When an
-    address has that many, its newcomers, and its visitors who return to a lost place, are told that
-    the room is full. The default is None, because all people in an office or with a mobile carrier
-    may share one address. Behind a load balancer, set `set_real_ip_from` in nginx first."""
+    address has that many, further visitors from it are told that the room is full, even if they
+    return for a lost place. The default is None, because an office or a mobile carrier may have one
+    address for many people. Behind a load balancer, first set `set_real_ip_from` in nginx."""
     rollout_percent: Percent = Field(default=100, ge=0, le=100)
     """The percentage of newcomers to whom the room applies. The others pass and are not counted.
-    All replicas choose the same visitors, and a higher percentage only adds visitors."""
+    All replicas choose the same visitors, and raising the percentage only adds visitors."""
     exempt_addresses: Networks = None
-    """Requests from these IP addresses and networks, at most 1,000, pass and are not counted. The
+    """At most 1,000 IP addresses and networks from which requests pass and are not counted. The
     client's address is the one that nginx sees, as for `max_places_per_address`."""
     exempt_paths: Paths = None
     """Requests for these paths, and for all paths below them, pass and are not counted. Write at
     most 100 paths, without percent-encoding. An ambiguous path (`..`, `//`, `;`, `%2f`) is never
-    exempt. This setting works only with nginx. In nginx, a location without a room costs less."""
+    exempt. This setting works only with nginx, where a location without a room costs less."""
     exempt_header: bool = False
-    """Whether requests for which nginx sets `$waitroom_exempt` pass uncounted. Use it only with our
-    nginx includes: any other proxy must remove `X-Waitroom-Exempt` from clients' requests."""
+    """Whether requests for which nginx sets `$waitroom_exempt` pass and are not counted. Our nginx
+    include files replace a client's header `X-Waitroom-Exempt`; any other proxy must remove it."""
     queueing_status_code: Annotated[Literal[200, 202, 429, 503], BeforeValidator(from_text)] = 503
-    """The HTTP status of the waiting page. Search engines and caches do not store a 503 or 429."""
+    """The waiting page's HTTP status. Search engines and caches store no page with 503 or 429."""
     json_format: Literal["waitroom", "cloudflare"] = "waitroom"
-    """The response to a waiting client that accepts JSON and not HTML. `waitroom`: a problem
-    document with the client's position and wait. `cloudflare`: Cloudflare's `cfWaitingRoom`
-    document, with the status `queueing_status_code`."""
+    """The response to a waiting client that accepts JSON but not HTML. `waitroom`: a problem
+    document with the client's position and expected wait. `cloudflare`: Cloudflare's
+    `cfWaitingRoom` document, with the status `queueing_status_code`."""
     notify_above: Count | None = Field(default=None, ge=1, le=1_000_000_000)
-    """The webhook `queue_over` is sent when more visitors than this are waiting, and is sent again
-    only after fewer than 80 % of this number were waiting."""
+    """The webhook `queue_over` is sent when more visitors than this are waiting. It is sent again
+    only if fewer than 80 % of this number were waiting in the meantime."""
     public_url: Annotated[str, AfterValidator(_read_site)] | None = None
     """Your site's URL without a path, for links in the webhook `called` and on the dashboard. None:
     links in `called` are paths, and the dashboard has no links."""
     message: Message | None = None
-    """Your message on the waiting page, at most 500 characters. For several languages, write a
-    table with one text for each language; `text` is for all other languages (without `text`, they
-    get `en` or the first text). The message ends at `until`. None: no message."""
+    """Your message on the waiting page, of at most 500 characters. For several languages, write a
+    table with a text per language; for all others, `text` is shown or, without it, `en` or the
+    first text. If the table has `until`, the message is shown until then. None: no message."""
     template: Annotated[str, AfterValidator(_check_template)] | None = None
     """Your own waiting page: a Mustache file in `template_dir`, such as `shop.html`. The file
-    replaces the whole page. Changes take effect at once. None: the built-in waiting page."""
+    replaces the whole page; changes to it take effect at once. None: the built-in waiting page."""
     site_name: str | None = Field(default=None, min_length=1, max_length=80)
     """Your site's name on the waiting page. None: the name in `waiting.html`."""
     logo: SitePath | None = None
-    """The logo on the waiting page: a path on your site outside all rooms, such as
-    `/_waitroom/static/shop.svg`. Browsers load it from your own site only. None: `logo.svg`."""
+    """The logo on the waiting page: a path on your site that no room covers, such as
+    `/_waitroom/static/shop.svg`. Browsers load it only from your own site. None: `logo.svg`."""
     accent: ColourText | None = None
     """The colour of the progress bar and of the main button: any opaque CSS colour. Text on the
     button is black or white, whichever is easier to read. Lines and texts in this colour get a
     stronger shade if the contrast with the card is too low. None: the colour in `waiting.css`."""
     background: ColourText | None = None
-    """The colour of the page around the card, written like `accent`. The text on it is black or
-    white. In dark mode, a dark shade of this colour is used. None: the colour in `waiting.css`."""
+    """The colour of the page around the card, written like `accent`. Text on it is black or white.
+    In dark mode, a dark shade of this colour is used. None: the colour in `waiting.css`."""
     font: Font | None = None
-    """The waiting page's font: fonts that visitors have installed, such as `Inter, Helvetica Neue,
+    """The waiting page's font: names of fonts on visitors' devices, such as `Inter, Helvetica Neue,
     sans-serif`, or the path of a font file on your site. None: the font in `waiting.css`."""
     footer: Links = ()
-    """Links at the bottom of the waiting page, at most 8. Links to websites open in a new tab, so
+    """At most 8 links at the bottom of the waiting page. Links to websites open in a new tab, so
     that nobody leaves the queue. Empty: the links in `waiting.html`."""
     custom_css: StyleSheet | None = None
-    """CSS rules for the waiting page, at most 10,000 characters. `url()` may load images and fonts
-    from your site. `@import`, URLs of other sites and backslashes outside quotes are forbidden."""
+    """At most 10,000 characters of CSS for the waiting page. `url()` may load images and fonts from
+    your site. `@import`, URLs of other sites and backslashes outside quotes are forbidden."""
 
     # A rule about two fields is checked with the later one. A validator of the whole model runs
     # only if all fields are valid, so its problem would be reported after theirs are fixed.
@@ -266,8 +266,8 @@ class RoomSettings(BaseModel):
 
     @property
     def shortest_claim_s(self) -> float:
-        """The shortest time, in seconds, for which a called visitor's slot is reserved: three
-        polls. As `get_patience_ms` in rooms/lua/parts/no_show.lua."""
+        """The shortest time, in seconds, for which a called visitor's slot is reserved: three poll
+        intervals. See `get_patience_ms` in rooms/lua/parts/no_show.lua."""
         return min(self.claim_window, max(10, 3 * (self.heartbeat_interval or 2)))
 
     @property
@@ -309,7 +309,7 @@ class RoomSettings(BaseModel):
         return min((limit for limit in limits if limit is not None), default=None)
 
     def find_cap(self, learned: Learned | None) -> int:
-        """Return the cap in force, lowered in an adaptive room to what its site can serve."""
+        """Return the cap in force: in an adaptive room, at most what the site can serve."""
         cap = self.total_active_users
         return cap if self.adaptive is None else self.adaptive.lower(cap, learned)
 

@@ -1,4 +1,4 @@
-"""The model of all settings. Models of nested tables are in their packages (rooms/settings.py)."""
+"""The model of all settings. Each nested table has its own model (see rooms/settings.py)."""
 
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -84,15 +84,15 @@ class Settings(HistorySection):
     secret_keys: Annotated[list[str], BeforeValidator(split_list)] = Field(
         default=[], validate_default=True, repr=False
     )
-    """The keys for signing cookies, oldest first. The last key signs; a signature by any of the
-    keys is accepted. A key has at least 32 characters, without commas or spaces: `openssl rand -hex
-    32` creates one. Separate keys with commas, or, in a file, with line breaks."""
+    """The keys that sign cookies, oldest first. The last key signs new cookies, and cookies signed
+    with any of the keys are valid. A key has at least 32 characters, without commas or spaces:
+    `openssl rand -hex 32` creates one. In one string, separate them with commas or line breaks."""
     grant_keys: Annotated[list[str], BeforeValidator(split_list)] = Field(default=[], repr=False)
     """The keys that sign grants, written like `secret_keys`. Empty: `secret_keys` sign grants. Set
-    these keys if your own server creates grants: it must not have `secret_keys`, which also sign
-    visitors' cookies."""
+    these keys if your own server creates grants, because that server must not have `secret_keys`,
+    which also sign visitors' cookies."""
     admin_token: str = Field(default="", repr=False)
-    """The token for `/admin/`, the dashboard and the commands for operators. It has at least 16
+    """The token for `/admin/`, the dashboard and the commands for operators, with at least 16
     characters. Empty: administration is off, unless there are `operators`."""
     operators: Annotated[dict[OperatorName, OperatorAccount], HoldsSecrets] = Field(default={})
     """One table for each operator who logs in to the dashboard under their own name:
@@ -102,8 +102,8 @@ class Settings(HistorySection):
     such as `Remote-User` (Authelia) or `X-Forwarded-User` (oauth2-proxy). The proxy must replace
     the header if a client sends it. Empty: no header is read."""
     operator_header_from: Sources = Field(default=[], validate_default=True)
-    """The sources from which `operator_header` is trusted: IP addresses and networks of the proxy,
-    and `unix` for a Unix socket. Any client at these sources can act as any operator."""
+    """The sources from which `operator_header` is trusted: the proxy's IP addresses and networks,
+    or `unix` for a Unix socket. Any client at these sources can act as any operator."""
     operator_header_role: Role | None = None
     """The role of operators named in the header but not in `operators`. None: no access."""
     service_token: str = Field(default="", repr=False)
@@ -121,13 +121,13 @@ class Settings(HistorySection):
     """The address at which nginx reaches the replica. Let only nginx reach it: a client that
     connects to this address can claim any visitor's IP address."""
     ops_listen: Listen = DEFAULT_OPS_LISTEN
-    """The address of health checks, metrics, the admin API and the service API. Keep it private."""
+    """The address for health checks, metrics, and the admin and service APIs. Keep it private."""
     done_listen: Annotated[str, AfterValidator(_check_optional_listen)] = ""
-    """The address to which nginx reports the permit of each call that has ended, by UDP or through
-    a Unix socket. The replica then counts that call as ended. Empty: off."""
+    """The UDP address or Unix socket to which nginx reports the permit of each call that has ended.
+    The replica then counts that call as ended. Empty: off."""
     health_listen: Annotated[str, AfterValidator(_check_optional_listen)] = ""
-    """The address to which nginx reports a share of the sites' responses for adaptive rooms, by UDP
-    or through a Unix socket. The reports are unsigned: let only nginx reach it. Empty: off."""
+    """The UDP address or Unix socket to which nginx reports how the sites respond. The reports are
+    unsigned, so let only nginx send them. Empty: off."""
     static_dir: Path | None = None
     """The folder with the waiting page's files. None: the folder in the installed package. The
     folder from which nginx serves these files is set in nginx's `settings.conf`."""
@@ -139,17 +139,17 @@ class Settings(HistorySection):
     """`json`: one JSON object per line, including messages from libraries. `console`: coloured
     text."""
     store_timeout: Seconds = Field(default=0.5, gt=0, le=30)
-    """How long a call to Redis may take. Visitors' requests wait for the call, and nginx waits for
-    a replica's response for three seconds at most."""
+    """How long a call to Redis may take. Visitors' requests wait for the call, and nginx waits at
+    most three seconds for a replica's response."""
     shutdown_delay: Seconds = Field(default=0.0, ge=0, le=300)
     """How long a stopping replica reports on `/readyz` that it is not ready, before it closes its
-    listeners. Set it to the time that your load balancer takes to notice the report."""
+    listeners. Set this to the time that your load balancer needs to notice the report."""
     event_streams: Count = Field(default=0, ge=0, le=100_000)
     """The maximum number of server-sent event streams at one replica. 0: browsers only poll."""
     jobs: Database = Field(default="", repr=False)
-    """The database of jobs, results, and targets changed at run time. All replicas and workers need
-    the same database; SQLite works on one machine only. Empty: if there are targets, the file
-    `waitroom-jobs.db` in the working directory; without targets, there are no jobs."""
+    """The database of jobs, of their results, and of changes to targets made at run time. All
+    replicas and workers need the same database; SQLite works on one machine only. Empty: the file
+    `waitroom-jobs.db` in the working directory, or no database if there are no targets."""
     leases: dict[RoomName, LeaseSettings] = Field(default={})
     """One table for each kind of resource that can be leased: `[leases.NAME]`. Names
     follow the rules for room names, and no room may have the same name."""

@@ -17,16 +17,16 @@ from sidecar.cli.output import JSON, add_colour
 @CONFIG
 @click.argument("url", required=False)
 @click.option("--room", metavar="NAME", help="The room's name, if the page does not show it.")
-@click.option("--ops-port", default=8401, show_default=True, help="Report if this port is open.")
-@click.option("--edge-port", default=8400, show_default=True, help="Report if this port is open.")
+@click.option("--ops-port", default=8401, show_default=True, help="Check if this port is closed.")
+@click.option("--edge-port", default=8400, show_default=True, help="Check if this port is closed.")
 @click.option("--insecure", is_flag=True, help="Accept any TLS certificate.")
 @click.option("--timeout", "timeout_s", default=10.0, show_default=True, help="Seconds to wait.")
 @JSON
 def doctor(
     url: str | None, *, path: str | None, insecure: bool, as_json: bool, **options: Any
 ) -> None:
-    """Visit a page as a browser does, and print the problems. The default URL is the first
-    public_url of a room in the settings.
+    """Visit a page as a browser does, and print any problems. Without URL, visit the public_url of
+    the first room that has one.
 
     Exit 0 if there is no problem. The visit takes up to two places in the room and releases them.
     """

@@ -163,7 +163,7 @@ def find(client: Client, room: str, visitor: str) -> Any:
 @rooms.reply_command("{removed} place(s) removed", "room")
 @click.confirmation_option(prompt="Everybody in the queue loses their place. Sure?")
 def reset(client: Client, room: str) -> Any:
-    """Empty the queue of a room. Visitors inside stay."""
+    """Empty a room's queue. Visitors inside stay."""
     return client.request("POST", build_api_path(_ROOMS, room, "reset"))
 
 
@@ -200,8 +200,8 @@ def release(client: Client, room: str, visitor: str) -> Any:
 @_WHY
 def move(client: Client, /, room: str, visitor: str, why: str, **options: Any) -> Any:
     """Move a waiting visitor to the head of the queue, to a position (1 is the head), back to the
-    place before the first move, or to the place that another class gives. VISITOR is an id, or the
-    number on the waiting page."""
+    place before the first move, or to the place that another class gives the visitor. VISITOR is an
+    id, or the number on the waiting page."""
     where, class_name = options["where"], options["class_name"]
     if sum((where is not None, class_name is not None, options["no_class"])) != 1:
         raise click.UsageError("say either head, back, a position, --class NAME or --no-class")
@@ -235,8 +235,8 @@ def log(client: Client, room: str | None) -> Any:
 @click.option(
     "--at",
     metavar="TIME",
-    help='Show the state at this time, such as "2026-12-01 10:05" in the time zone '
-    "of the events, or with an offset (default: now).",
+    help='Show the state at this time (default: now): "2026-12-01 10:05", in the time zone '
+    "of the events, or a time with an offset.",
 )
 def events(client: Client, room: str, at: str | None) -> Any:
     """Show what a room's events will do and when, and point out likely mistakes."""

@@ -47,8 +47,8 @@ _NOT_AN_EXPORT = "this is no file of `waitroom rooms export`"
 def export_room(options: ReplicaOptions, room: str, output: str) -> None:
     """Write a room's queue, sessions and run-time settings to a file.
 
-    The room keeps running. To move the room to another Redis, set queue_all=true first, so that no
-    visitor is called twice.
+    The room keeps running. To move the room to another Redis server, set queue_all=true before the
+    export, so that no visitor is called twice.
     """
     has_progress = output != "-" or not sys.stdout.isatty()
     with (
@@ -75,8 +75,8 @@ def export_room(options: ReplicaOptions, room: str, output: str) -> None:
 def import_room(options: ReplicaOptions, room: str, file: IO[bytes]) -> None:
     """Import a room from a file that `export` wrote.
 
-    The room is paused during the import, and then gets the run-time settings of the file. Visitors
-    already in the room stay. A repeated import is safe. Both replicas need the same secret_keys.
+    The room is paused during the import, and then gets the run-time settings in the file. Visitors
+    already in the room stay. A repeated import is safe. Both sides need the same secret_keys.
     """
     if not file.seekable():  # a pipe
         pipe, file = file, tempfile.TemporaryFile()  # noqa: SIM115 - the context closes it

@@ -189,7 +189,7 @@ def with_destination(command: Callable[..., None]) -> Any:
     "--site-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Read the site's nginx file, and print the lines to add to that file.",
+    help="Read the site's nginx file, and print the lines to add to it.",
 )
 @with_destination
 def init(  # noqa: PLR0913 - one per option
