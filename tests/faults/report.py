@@ -10,17 +10,17 @@ from tests.faults.verdict import Overtaking, Row
 HEAD = """\
 # What visitors notice when a part fails
 
-This page shows what visitors notice when nginx, a replica or Redis fails. Use it to decide how many
-replicas and which Redis you need. For what to do about a failure, see
-[operations](operations.md#when-something-is-wrong).
+Use this page to decide how many replicas and what kind of Redis you need. For what to do when a
+part fails, see [operations](operations.md#when-something-is-wrong).
 
 `make faults` generates this page. The command starts nginx, three replicas and a real Redis on one
 machine, breaks one thing at a time, and checks every response that the simulated visitors receive.
-The sales with hidden tabs run on a simulated clock, without nginx. The details of each run are in
-[its report](../loadtest/reports/faults.md).
+The simulated sales run on a simulated clock, without nginx. The details of each run are in [its
+report](../loadtest/reports/faults.md).
 
 Three settings differ from the defaults: `session_duration` is 30 s, so that sessions end within a
-run; `queueing_status_code` is 202, so that every 5xx is a failure; `shutdown_delay` is 0.5 s.
+run; `queueing_status_code` is 202, so that every 5xx counts as a failure; `shutdown_delay` is 0.5
+s.
 
 {machine}. {date}.
 """
@@ -28,75 +28,75 @@ run; `queueing_status_code` is 202, so that every 5xx is a failure; `shutdown_de
 OUTAGES = """\
 ## Outages
 
-{waiting} visitors wait for a room with {cap} slots, all taken. Their pages poll as the waiting page
-does: after an error they retry within 2 to 60 s. In an outage of 60 s, Redis hangs (SIGSTOP). In an
-outage of 150 s, Redis stops and restarts, with its data (AOF) or without. The visitors inside have
-left before the outage ends, unless the row says that they stay. After the outage, one newcomer
+{waiting} visitors wait for a room with {cap} slots, all taken. Their pages poll like the waiting
+page: after an error, they retry within 2 to 60 s. In an outage of 60 s, Redis hangs (SIGSTOP). In
+an outage of 150 s, Redis stops and restarts, with its data (AOF) or without. The visitors inside
+have left before the outage ends, unless the row says that they stay. After the outage, one newcomer
 arrives per second.
 
 {table}
-* **overtaken by people behind (worst)**: visitors in the queue before the outage who saw, even
-  briefly, somebody behind them called first. The number in brackets is the most people who overtook
-  one visitor.
-* **by newcomers**: visitors in the queue who saw a newcomer called or admitted before them.
-* **first call after**: seconds from the end of the outage, when Redis and all replicas answer, to
+* **overtaken by people behind (worst)**: visitors who were in the queue before the outage and, even
+  briefly, saw somebody behind them called before them. The number in brackets is the highest number
+  of people who overtook one visitor.
+* **by newcomers**: visitors in the queue who saw that a newcomer was called or admitted before
+  them.
+* **first call after**: seconds from the end of the outage (Redis and all replicas answer again) to
   the first call.
-    * For the first 2 s, no session ends, because replicas first report which visitors they kept
-      inside.
-    * If the visitors inside stay, no slot is free for about 15 s.
+    * During the first 2 s, no session ends, because replicas must first report which visitors they
+      kept inside.
+    * If the visitors inside stay, no slot becomes free until about 15 s later.
     * If the data are lost, nobody is called until the visitors near the head of the queue have had
-      time to return: two polls if a replica knows their interval, otherwise 60 s.
-* **holds**: nobody was overtaken, somebody is called, the cap holds, nobody inside has to wait, and
-  nobody loses a place.
+      time to return: two poll intervals if a replica knows the interval, otherwise 65 s.
+* **holds**: nobody was overtaken, somebody was called, the cap was not exceeded, nobody inside had
+  to wait, and nobody lost a place.
 
-If the data are lost *and* all replicas are down, nothing remembers the queue. A newcomer who
-arrives before the first returning visitor then finds a free room and enters.
+If the data are lost *and* all replicas are down, only the visitors' cookies still contain the
+queue. A newcomer who arrives before the first visitor returns then finds an empty room and enters.
 """
 
 WORDS = """\
 * **requests**: all requests in the run, including those before and after the fault.
-* **failures**: responses that did not arrive within 5 seconds, and unexpected statuses. Two kinds
-  of 503 are expected: the waiting page while no replica runs; and, while Redis is unavailable, the
-  response to a visitor without a cookie who wants a place, or to a visitor who wants to leave.
-* **places lost**: visitors in the queue who got another place or none, and visitors inside who had
-  to wait.
-* **inversions**: visitors who were overtaken by somebody who joined later and was called more than
-  one refresh interval earlier. A visitor whom a replica admits while Redis is unavailable does not
-  count as called.
-* **peak/cap**: the most visitors inside at once, according to the site's own log. The number of
-  sessions that the ops listener reports must not exceed the cap either.
-* **recovered**: seconds from the end of the fault until a visitor last saw an error, no place, or a
-  paused queue. 0 means that nobody noticed anything after the fault.
+* **failures**: requests without a response within 5 seconds, and responses with an unexpected
+  status. A 503 is expected while no replica runs (the waiting page). While Redis is unavailable, it
+  is also expected if a visitor without a cookie wants a place, or if a visitor wants to leave.
+* **places lost**: visitors in the queue who lost their place or got another one, and visitors
+  inside who had to wait again.
+* **inversions**: visitors who joined before somebody else but were called after them, by more than
+  one refresh interval. A visitor whom a replica admits while Redis is unavailable does not count as
+  called.
+* **peak/cap**: the highest number of visitors inside at once, according to the site's own log, and
+  the cap.
+* **recovered**: seconds from the end of the fault until the last moment when any visitor saw an
+  error, had no place, or saw a paused queue.
 """
 
 CUT_OFF = """\
 ## One replica cut off from Redis
 
-If one replica cannot reach Redis and the others can, it does not know which slots the others give
-away. Waitroom promises:
+If one replica cannot reach Redis and the others can, that replica does not know which slots the
+others give away. Waitroom promises:
 
 * **Visitors inside stay inside**, whichever replica answers them, even after the replica
-  reconnects. Redis then creates a session for each pass that the replica gave or renewed, even if
+  reconnects. Redis then creates a session for each pass that the replica issued or renewed, even if
   no slot is free.
-* **Visitors in the queue keep their places.** The replica answers that entry is paused, with a
-  ticket that makes nginx use another replica.
+* **Visitors in the queue keep their places.** The replica answers that entry is paused. It also
+  changes the text of the ticket, so that nginx chooses another replica.
 * **The cap may be exceeded**, by at most the sum of:
-    * the newcomers whom the replica admitted. With `on_store_failure = "bounded"` that is at most
-      the replica's share of the slots that were free when it last reached Redis: three, for 10 free
-      slots and three replicas. With `"wait"`, the replica admits no newcomers; with `"admit"`,
-      there is no bound.
+    * the newcomers whom the replica admitted. With `on_store_failure = "bounded"`, their number is
+      at most the replica's share of the slots that were free when it last reached Redis: with 10
+      free slots and three replicas, three. With `"wait"`, the replica admits no newcomers. With
+      `"admit"`, there is no bound.
     * the visitors inside whose requests all went to this replica for a whole `session_duration`, so
-      that Redis gave their slots away. This affects few visitors, because nginx asks the replicas
-      in turn.
-* **The metrics show the cut-off.** `waitroom_store_away` is 1 for this replica only. When Redis
-  learns of these
-  visitors, `waitroom_over_cap_total` counts each session without a slot, and the alert
-  `WaitroomLetInAboveCap` fires. Nobody is called until the room is below its cap.
+      that Redis gave their slots to others. This affects few visitors, because nginx asks the
+      replicas in turn.
+* **The metrics show the cut-off.** `waitroom_store_away` is 1 only for this replica. When Redis
+  learns of the additional visitors, `waitroom_over_cap_total` counts each session without a slot,
+  and the alert `WaitroomLetInAboveCap` fires. Nobody is called until the room is below its cap.
 * **The replica learns of changes late.** It applies a release or a changed setting when it
-  reconnects. Until then, the replica accepts a released pass. After that, Redis ends the session
-  with the next request.
+  reconnects. Until then, the replica accepts a released pass. After that, the visitor's next
+  request ends the session.
 
-If the cap matters more than newcomers, set `on_store_failure = "wait"`.
+If the cap matters more to you than letting newcomers in, set `on_store_failure = "wait"`.
 """
 
 DETAILS = """\
@@ -114,7 +114,7 @@ def render(rows: Sequence[Row], machine: str, *, date: str) -> str:
     held = sum(row.held for row in rows)
     parts = [
         HEAD.format(machine=machine, date=date),
-        f"**{held} of {len(rows)} scenarios hold.**\n",
+        f"**{held} of {len(rows)} scenarios passed.**\n",
         _make_table([row for row in rows if not row.overtaking]),
         WORDS,
         _make_outages([row for row in rows if row.overtaking]),
