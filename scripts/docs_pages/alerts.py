@@ -22,17 +22,17 @@ _INTRODUCTION = """\
 # Alerts
 
 This page says when each alert of `deploy/monitoring/prometheus/waitroom.rules.yml` fires, what it
-means, and what to do. [Metrics](metrics.md#alerts) says how to use this file and how to notify
-people.
+means, and what to do. [Metrics](metrics.md#alerts) says how to use the rules and how to
+notify people.
 
 | severity | meaning |
 |---|---|
 | critical | Visitors are affected now. |
 | warning | Look at it today. |
-| info | The state may be intended. |
+| info | This may be intended. |
 
 `ROOM`, `TARGET`, `LIMIT`, `WEBHOOK` and `JOB` (the scrape job, one for each site) stand for names,
-and `N` for a number. The first rules of the file are thresholds:"""
+and `N` for a number. The first rules in the file set thresholds:"""
 
 _RULES_HEAD = """\
 # Numbers and alerts of Waitroom's rooms and targets. Each metric: docs/metrics-reference.md.
