@@ -203,7 +203,7 @@ LINE = Section(
     "A line",
     SubQueueSettings,
     """\
-One sub-queue of a room. Here, members get three in ten calls while both have waiting visitors.
+One sub-queue of a room. Here, members get 30 % of the calls while visitors wait in both.
 
 ```toml
 [[rooms.shop.lines]]

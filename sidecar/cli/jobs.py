@@ -240,13 +240,14 @@ def _filter_options(*, ended: bool | None = None) -> Callable[[Any], Any]:
             metavar="HTTP",
             help="Select only jobs whose last response had this HTTP status, such as 503 or 5xx.",
         ),
-        click.option("--id", "prefix", metavar="TEXT", help="Select only ids beginning with TEXT."),
+        click.option("--id", metavar="TEXT", help="Select only jobs whose id begins with TEXT."),
         click.option("--owner", metavar="TOKEN", help="Select only jobs submitted by this token."),
         click.option(
             "--from",
             "from",
             metavar="TIME",
-            help="Select jobs submitted since TIME, such as 2026-11-27T18:00Z or 24h (a day ago).",
+            help="Select only jobs submitted since TIME, such as 2026-11-27T18:00Z or 24h "
+            "(a day ago).",
         ),
         click.option("--to", metavar="TIME", help="Select only jobs submitted before TIME."),
     )
@@ -254,7 +255,6 @@ def _filter_options(*, ended: bool | None = None) -> Callable[[Any], Any]:
 
 def _build_query(filters: dict[str, str | None]) -> dict[str, str]:
     """Convert the options that filter jobs to a query of the API."""
-    filters["id"] = filters.pop("prefix", None)
     return {name: value for name, value in filters.items() if value}
 
 

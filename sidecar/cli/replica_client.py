@@ -184,8 +184,8 @@ def _store_option(context: click.Context, option: click.Parameter, value: str | 
 _HELP = {
     "--url": "The address of the replica's ops listener: http://HOST:PORT or unix:/path "
     "(default: WAITROOM_URL, or ops_listen in the settings).",
-    "--token-file": "Read the token from this file (default: use WAITROOM_TOKEN, "
-    "WAITROOM_TOKEN_FILE, or the admin_token or service_token in the settings).",
+    "--token-file": "Read the token from this file (default: from WAITROOM_TOKEN or "
+    "WAITROOM_TOKEN_FILE, or else from admin_token or service_token in the settings).",
     "--config -c": CONFIG_HELP,
 }
 #: The options that fill ReplicaOptions.

@@ -184,8 +184,7 @@ class TargetSettings(BaseModel):
     """`offline`: a worker makes the call. `online`: the client that submitted the job gets a
     permit and makes the call itself. In an environment variable, separate kinds with commas."""
     methods: Methods = ("GET", "POST")
-    """The HTTP methods that jobs may use: any of `GET`, `HEAD`, `POST`, `PUT`, `PATCH` and
-    `DELETE`."""
+    """The HTTP methods that jobs may use: `GET`, `HEAD`, `POST`, `PUT`, `PATCH` or `DELETE`."""
     headers: Annotated[dict[str, str], table_validator('{"Authorization": "Bearer ..."}')] = Field(
         default={}, repr=False
     )
