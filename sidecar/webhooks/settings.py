@@ -50,12 +50,12 @@ class Webhook(BaseModel):
     """`generic`: a JSON object with the room's numbers. `slack` and `dingtalk`: a sentence in the
     format of that service."""
     secret: str = Field(default="", repr=False)
-    """The secret that signs the messages. It has at least 16 characters, such as `whsec_` and 24 to
-    64 random bytes in base64. For `dingtalk`, it is the robot's secret (`SEC…`). It is not allowed
-    for `slack`. Empty: messages are not signed."""
+    """The secret that signs the messages: at least 16 characters, for example `whsec_` followed by
+    24 to 64 random bytes in base64. For `dingtalk`, it is the robot's secret (`SEC…`). `slack`
+    does not allow a secret. If it is empty, messages are not signed."""
     previous_secret: str = Field(default="", repr=False)
-    """The old secret, while you replace `secret`: each message has a Standard Webhooks signature by
-    both secrets. Remove it when the receiver has the new secret. Only for `generic`."""
+    """The old secret, while you replace `secret`: each message is signed with both secrets, as
+    Standard Webhooks allows. Remove it when the receiver has the new secret. Only for `generic`."""
     events: Annotated[list[WebhookEventName], BeforeValidator(split_list)] = Field(
         default=[*ROOM_EVENT_NAMES], min_length=1
     )
