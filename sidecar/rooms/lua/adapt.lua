@@ -1,11 +1,11 @@
--- Stores what the room has learned of its site, with the ceiling, or a hold because the site is
--- ill. If this raises the cap, visitors are called at once.
--- ARGV    6 what must be stored now, as JSON, or ''; '*': anything
---         7 what to store, as JSON, or '' to forget it
+-- Stores what the room has learned of its site, including the ceiling, or a hold of a room whose
+-- site is ill. If the cap rises, visitors are called at once.
+-- ARGV    6 the JSON text that must be stored now ('': none; '*': any)
+--         7 the JSON text to store, or '' to delete the stored one
 --         8 the new state of the site in words, for the history, or ''
---         9 the operator who lets it be forgotten, or ''
---         10 'learned' or 'hold'
--- RETURNS {now, 1}; or, if something else is stored, because another replica was faster, {now, 0}
+--         9 the operator who deletes what the room has learned, or ''
+--         10 the setting that stores the text: 'learned' or 'hold'
+-- RETURNS {now, 1 if the text was stored; 0 if the stored text is not the one in ARGV[6]}
 -- EVENTS  called, expired, operator, site
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/expire"

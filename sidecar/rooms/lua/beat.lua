@@ -1,8 +1,8 @@
 -- Handles a batch of heartbeats, each sent with a ticket. Keeps the visitor's place in the queue,
 -- restores the place if it was lost, or begins the session if the visitor was called.
--- ARGV    from 6 on, for each visitor: id, the ticket's order and epoch, random number in [0, 1),
---         when the visitor joined (ms), when the ticket was signed (ms, 0: just now), IP address
---         or ''
+-- ARGV    from 6 on, for each visitor: id, order in the ticket, epoch in the ticket, random number
+--         in [0, 1), when the visitor joined (ms), when the ticket was signed (ms, 0: just now), IP
+--         address or ''
 -- RETURNS rooms/parts/standing
 -- EVENTS  joined, called, admitted, expired
 -- @include "rooms/parts/room"
@@ -11,9 +11,11 @@
 -- @include "rooms/parts/heartbeat"
 -- @include "rooms/parts/rejoin"
 
--- Returns a number for each visitor: how many ms until a visitor over poll_limit may poll again (0:
--- not over it), REJECTED if the room is closed and the visitor has no session, FULL if the
--- visitor's IP address has all its places, or nil if the ticket is void.
+-- Returns one value for each visitor:
+--   the time in ms until the visitor may poll again; 0 if the visitor is not over poll_limit
+--   REJECTED if the room is closed and the visitor has no session
+--   FULL if the visitor's IP address has all its places
+--   nil if the ticket is void
 local function handle_heartbeats(visitors, dues, ARGV)
   measure_elapsed()
   expire()

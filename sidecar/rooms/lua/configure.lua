@@ -1,13 +1,12 @@
--- Changes settings, which the caller has validated. If this raises the cap, visitors are called at
--- once.
+-- Changes settings, which the caller has validated. If the cap rises, visitors are called at once.
 -- ARGV    6 the operator, or ''
 --         7 the changes as one JSON object, for the history
 --         8 'change', or 'undo' of an earlier change
 --         from 9 on, for each setting: the index in KEYS of its hash, its name, its new value as
 --         JSON ('': reset to the value of the settings file), and in the same form the value that
---         it must have now ('*': any)
--- RETURNS {now, revision, ''}; or, if a setting has another value than it must have, {now,
---         revision, the name of that setting}, and nothing is changed
+--         the setting must have now ('*': any)
+-- RETURNS {now, revision, ''}; or, if a setting does not have the value that it must have, {now,
+--         revision, the name of that setting}: then nothing is changed
 -- EVENTS  called, expired, operator
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/expire"
@@ -17,8 +16,9 @@
 -- Longer changes, such as a style sheet, are not stored in the log, so they cannot be undone.
 local MAX_LOGGED_LENGTH = 8000
 
--- Returns a table of {old value, new value} by the setting's name (nil if it is too long for the
--- log), and the name of a setting that does not have its expected value ('': all have it).
+-- Returns two values:
+--   a table of {old value, new value} by the setting's name; nil if it is too long for the log
+--   the name of a setting that does not have the value that it must have; '' if all have it
 local function find_changes(KEYS, ARGV)
   local changes, length = {}, 0
   for i = 9, #ARGV, 4 do
@@ -33,8 +33,8 @@ end
 
 local function run(KEYS, ARGV)
   begin(KEYS, ARGV) -- detects lost keys, which the writes below might create again
-  local changes, stale = find_changes(KEYS, ARGV)
-  if stale ~= '' then return {now, revision, stale} end
+  local changes, changed_setting = find_changes(KEYS, ARGV)
+  if changed_setting ~= '' then return {now, revision, changed_setting} end
   redis.call('HINCRBY', KEYS[8], 'revision', 1)
   for i = 9, #ARGV, 4 do
     local key, name, value = KEYS[tonumber(ARGV[i])], ARGV[i + 1], ARGV[i + 2]

@@ -1,9 +1,14 @@
 -- Gives each newcomer a session if a slot is free and nobody waits, else a place in the queue.
--- ARGV    from 6 on, for each visitor: id, random number in [0, 1), when the pre-queue began in
---         which this number is the visitor's lot (ms, 0: none), IP address or '', class or '', id
---         of a one-time grant of that class or '', when the grant expires (ms), deadline (ms). The
---         client waits for the reply until the deadline. After it, a request that was delayed in a
---         batch or by a frozen Redis gets no slot, because its client is gone.
+-- ARGV    from 6 on, for each visitor:
+--         id
+--         random number in [0, 1)
+--         when the pre-queue began in which this number is the visitor's lot (ms, 0: none)
+--         IP address or ''
+--         class or ''
+--         id of a one-time grant of that class or ''
+--         when the grant expires (ms)
+--         the deadline until which the client waits for the reply (ms). A request that was delayed
+--         beyond the deadline, in a batch or by a frozen Redis, gets no slot: its client is gone.
 -- RETURNS rooms/parts/standing
 -- EVENTS  admitted, joined, called, expired
 -- @include "rooms/parts/room"
@@ -23,11 +28,11 @@ local function run(KEYS, ARGV)
   local was_handled, replies = {}, {}
   for n, visitor in ipairs(visitors) do
     local i = 8 * n - 2 -- the index of the visitor's first argument
-    local session, is_here, number = sessions[n], dues[n], tonumber(ARGV[i + 1])
+    local session, has_place, number = sessions[n], dues[n], tonumber(ARGV[i + 1])
     if was_handled[visitor] then -- an earlier request of this batch got a session or a place
       flush()
       session = redis_call('ZSCORE', ACTIVE, visitor)
-      is_here = redis_call('ZSCORE', DUE, visitor)
+      has_place = redis_call('ZSCORE', DUE, visitor)
     end
     was_handled[visitor] = true
     if now > tonumber(ARGV[i + 7]) then
@@ -36,7 +41,7 @@ local function run(KEYS, ARGV)
       replies[n] = make_refusal(GONE, 0)
     elseif session then -- the client retries because it lost the first reply
       replies[n] = claim_session(visitor, now * 1000, session)
-    elseif is_here then
+    elseif has_place then
       flush()
       if reserved.return_to_queue(visitor, now) then waiting = waiting + 1 end
       local place = redis_call('ZSCORE', WAITING, visitor)

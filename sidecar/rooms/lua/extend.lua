@@ -1,6 +1,6 @@
--- Lengthens a visitor's session, because the site asks for it. The end is counted from now, so a
+-- Extends a visitor's session, because the site asks for it. The time is counted from now, so a
 -- second request does not add to the first.
--- ARGV    6 visitor  7 by how much, ms; max_extension at most
+-- ARGV    6 visitor  7 how long the session lasts from now, ms; at most max_extension counts
 -- RETURNS {now, 1}; or, if the visitor has no session, {now, 0}
 -- EVENTS  called, expired
 -- @include "rooms/parts/room"
@@ -12,8 +12,9 @@ local function extend(visitor, extend_ms)
   local started = redis_call('ZSCORE', ADMITTED, visitor)
   if not started or redis_call('ZSCORE', REVOKED, visitor) then return 0 end
   started = tonumber(started)
-  local most = to_ms(room.max_extension or 0)
-  local pass_end = math.min(now + math.min(extend_ms, most), compute_pass_end(started, now) + most)
+  local max_ms = to_ms(room.max_extension or 0)
+  local latest_end = compute_pass_end(started, now) + max_ms
+  local pass_end = math.min(now + math.min(extend_ms, max_ms), latest_end)
   if pass_end + room.session_grace_ms > tonumber(redis_call('ZSCORE', ACTIVE, visitor)) then
     stats.last_end = math.max(stats.last_end or 0, pass_end)
     store_session(visitor, started, pass_end + room.session_grace_ms)

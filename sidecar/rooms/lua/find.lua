@@ -1,9 +1,13 @@
 -- Reads the state of one visitor. Changes nothing.
 -- ARGV    6 visitor
--- RETURNS {now, when the session ends, when it began, when the visitor's pass was revoked (each in
---          ms; -1: none), position (0: not waiting), position in the sub-queue, {order, sub-queue
---          or '', class or '', when the visitor joined (ms; -1 if the order is random)}}. The last
---          table is empty if the visitor is not waiting.
+-- RETURNS a list:
+--         now
+--         when the session ends, ms (-1: none)
+--         when the session began, ms (-1: none)
+--         when the visitor's pass was revoked, ms (-1: never)
+--         position (0: not waiting)
+--         position in the sub-queue
+--         {the values of make_origin_fields()}, which is empty if the visitor is not waiting
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/origin"
 

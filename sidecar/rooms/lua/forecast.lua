@@ -1,10 +1,8 @@
--- Estimates how fast the queue moves now, and how fast it would with other settings. Changes
+-- Estimates how fast the queue moves now, and how fast it would move with other settings. Changes
 -- nothing.
--- ARGV    from 6 on, for each setting: name, value as JSON
--- RETURNS {now, number of waiting visitors, number of sessions, then four numbers for the current
---          settings: cap, how many of the waiting visitors will be called within a minute, how long
---          until the first one is called, how long until the last one (ms, -1: unknown or never);
---          then the same four numbers for the other settings}
+-- ARGV    from 6 on, for each of the other settings: name, value as JSON
+-- RETURNS {now, number of waiting visitors, number of sessions, then the four numbers of forecast()
+--         with the current settings, then the same four numbers with the other settings}
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/estimate_wait"
 local MINUTE_MS = 60000
@@ -13,7 +11,11 @@ local function whole_or_unknown(ms)
   return ms and ms < 2 ^ 53 and math.floor(ms) or -1
 end
 
--- Returns the four numbers for the settings that are in effect now.
+-- Returns four numbers for the settings in `room`:
+--   the cap
+--   how many of the waiting visitors will be called within a minute
+--   the time until the first waiting visitor is called, ms (-1: unknown or never)
+--   the time until the last waiting visitor is called, ms (-1: unknown or never)
 local function forecast()
   local waiting, first = size(WAITING), stage < 2 and estimate_wait(0) or nil
   if not first or waiting == 0 then return cap, 0, whole_or_unknown(first), -1 end

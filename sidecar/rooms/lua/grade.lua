@@ -1,10 +1,16 @@
--- Changes the class of a waiting visitor, who then gets the order that a visitor of that class
--- would have got at the same time.
--- ARGV    6 visitor  7 class, '' for none  8 id of a one-time grant of the class, or ''  9 when the
---         grant expires, ms  10 the operator who changes the class, or '' if a grant does; a grant
---         never moves a visitor back  11 the operator's reason, or ''
--- RETURNS {now, the visitor's position after the change, or a code: 0: not waiting; -1: the grant
---          was used before; -2: the place was drawn in a pre-queue, so it can have no class}
+-- Changes the class of a waiting visitor. The visitor gets the order that a visitor of the new
+-- class would have got at the same time.
+-- ARGV    6 visitor
+--         7 class, or '' for none
+--         8 id of a one-time grant of the class, or ''
+--         9 when the grant expires, ms
+--         10 the operator who changes the class, or '' if the visitor claims the class, which never
+--         moves the visitor back
+--         11 the operator's reason, or ''
+-- RETURNS {now, the visitor's position after the change, or a code}. The codes:
+--         0: the visitor is not waiting
+--         -1: the grant was used before
+--         -2: the place is or will be drawn by lot, so it can have no class
 -- EVENTS  graded, operator, called, expired
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/expire"
@@ -38,8 +44,8 @@ local function run(KEYS, ARGV)
   begin(KEYS, ARGV)
   measure_elapsed()
   expire()
-  local changed = reclassify(ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11])
+  local position = reclassify(ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11])
   call_next()
   finish()
-  return {now, changed}
+  return {now, position}
 end

@@ -1,17 +1,22 @@
--- Imports a room from another Redis, a part of one key in each call. Idempotent: an order that
--- exists here stays, a session ends at the later of the two ends, and a visitor who left in one
+-- Imports a room from another Redis, in each call some items of one key. Idempotent: an order that
+-- exists here stays, a session ends at the later of the two ends, and a visitor who has left in one
 -- Redis has left. Nobody is called during the import and for one recovery window after it.
--- ARGV    6 what to import: begin, stats, or a sorted set's name  7 when the other Redis was read,
---         ms  8 the operator  from 9 on, for each item; begin: the queue's epoch; stats: name,
---         value; active: visitor, when the session ends, when it began or ''; waiting: visitor,
---         order, score in `due`; other sets: member, score
--- RETURNS {now, how many members were added; for begin: 0, or -1 if this queue was reset meanwhile}
+-- ARGV    6 what to import: begin, stats, or a sorted set's name
+--         7 when the other Redis was read, ms
+--         8 the operator
+--         from 9 on, for each item:
+--         begin: the queue's epoch
+--         stats: name, value
+--         active: visitor, when the session ends, when the session began or ''
+--         waiting: visitor, order, score in `due`
+--         other sets: member, score
+-- RETURNS {now, how many members were added; for begin: 0, or -1 if this queue has a later epoch}
 -- EVENTS  operator
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/measure"
 -- @include "rooms/parts/heartbeat_due"
--- The functions of `importers`, by the first argument, import one item and return how many members
--- they added.
+-- Each function of `importers` imports one item of the kind that names the function. It returns how
+-- many members were added.
 local read_ms, operator, importers = nil, nil, {}
 function importers.begin(imported)
   if tonumber(imported) < epoch and size(WAITING) + size(ACTIVE) > 0 then return -1 end
@@ -23,9 +28,9 @@ end
 function importers.stats(name, value)
   local own, imported = stats[name], tonumber(value)
   if name == 'last_order' or name == 'last_end' then stats[name] = math.max(own or 0, imported)
-  elseif name == 'born' then stats.born = math.min(own, imported) -- or the room seems lost
+  elseif name == 'born' then stats.born = math.min(own, imported) -- else its data would seem lost
   elseif name == 'drawn_from' and imported > (own or 0) then
-    redis_call('UNLINK', DRAWN) -- these places are of an earlier pre-queue
+    redis_call('UNLINK', DRAWN) -- it has the places of an earlier pre-queue
     stats.drawn_from = imported
   elseif IS_NUMBER[name] then
     stats[name] = own or imported
@@ -75,7 +80,7 @@ local function run(KEYS, ARGV)
   read_ms, operator = tonumber(ARGV[7]), ARGV[8]
   local step = (kind == 'active' or kind == 'waiting') and 3 or 2
   for i = 9, #ARGV, step do added = added + importers[kind](ARGV[i], ARGV[i + 1], ARGV[i + 2]) end
-  -- `near`: the other Redis has told visitors near the head their poll intervals.
+  -- `near`: the replicas of the other Redis have told visitors near the head their poll intervals.
   if added >= 0 then stats.recovery, stats.near = now, select(2, get_longest_intervals()) end
   finish()
   return {now, added}

@@ -1,9 +1,10 @@
 -- Removes visitors from the queue and ends sessions. Idempotent.
--- ARGV    from 6 on, for each visitor: id, the operator or '', and the cause: 'left' (the visitor
---         left), 'released' (an operator or the site ended it), or 'unseen' (the reply with the
---         place or session never reached the client, so nobody has a pass and the slot is free at
---         once). With 'unseen' comes, instead of the operator, the id of the grant that gave the
---         place its class, or ''. The grant may then be used again.
+-- ARGV    from 6 on, for each visitor: id, the operator or '', and the cause:
+--         'left': the visitor left
+--         'released': an operator or the site ended the place or session
+--         'unseen': the reply never reached the client, so nobody has a pass, and the slot is free
+--         at once. Instead of the operator comes the id of the grant that gave the place its class,
+--         or ''. This grant may then be used again.
 -- RETURNS rooms/parts/standing; every outcome is GIVEN_UP or GONE
 -- EVENTS  left, released, called, expired, operator
 -- @include "rooms/parts/room"

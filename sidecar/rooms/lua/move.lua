@@ -1,10 +1,15 @@
 -- Moves a waiting visitor to a position (in the visitor's sub-queue, if the room has sub-queues),
 -- or back to the place that the visitor had before the first move. If no order is free at the
 -- position, the visitor gets the next free order before it.
--- ARGV    6 visitor  7 position, from 1 (beyond the end: the end), or 0 to move the visitor back
---         8 the operator  9 the operator's reason, or ''
--- RETURNS {now, the new position, or a code: 0: the visitor is not waiting; -1: no order is free
---          nearby; -2: the pre-queue is not drawn yet; -3: the visitor was never moved}
+-- ARGV    6 visitor
+--         7 position, from 1 (beyond the end: the end), or 0 to move the visitor back
+--         8 the operator
+--         9 the operator's reason, or ''
+-- RETURNS {now, the new position or a code}. The codes:
+--         0: the visitor is not waiting
+--         -1: no order is free nearby
+--         -2: the pre-queue is not drawn yet
+--         -3: the visitor was never moved
 -- EVENTS  operator, called, expired
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/expire"
@@ -12,30 +17,31 @@
 -- @include "rooms/parts/moved"
 
 -- Returns the order of the visitor at a place of the queue, from 1. The visitor to move, whose rank
--- is `own`, is not counted.
-local function read_order_at(place, own)
-  if own and place > own then place = place + 1 end
+-- is `own_rank`, is not counted.
+local function read_order_at(place, own_rank)
+  if own_rank and place > own_rank then place = place + 1 end
   local row = redis_call('ZRANGE', WAITING, place - 1, place - 1, 'WITHSCORES')
   return tonumber(row[2])
 end
 
--- Returns a free order for a position in the visitor's queue; nil if none is free nearby.
+-- Returns a free order at a position of the visitor's sub-queue, or of the whole queue in a room
+-- without sub-queues; nil if none is free nearby.
 local function find_free_order(visitor, position, old_order)
   local line = sub_queue_of(old_order)
   local first, others = count_ahead_of_sub_queue(line), size(WAITING) - 1
-  local own = redis_call('ZRANK', WAITING, visitor)
+  local own_rank = redis_call('ZRANK', WAITING, visitor)
   if line then others = get_sub_queue_lengths()[line] - 1 end
   local place = first + math.min(position, others + 1)
   if place > first + others then
-    local order = others > 0 and read_order_at(place - 1, own) + 1 or old_order
+    local order = others > 0 and read_order_at(place - 1, own_rank) + 1 or old_order
     stats.last_order = math.max(stats.last_order or 0, order - (line and order_range(line) or 0))
     return order
   end
-  local order = read_order_at(place, own) - 1
+  local order = read_order_at(place, own_rank) - 1
   for _ = 1, LOOP_LIMIT do
-    if place == first + 1 or read_order_at(place - 1, own) < order then return order end
+    if place == first + 1 or read_order_at(place - 1, own_rank) < order then return order end
     place = place - 1
-    order = read_order_at(place, own) - 1
+    order = read_order_at(place, own_rank) - 1
   end
 end
 
@@ -59,8 +65,8 @@ local function run(KEYS, ARGV)
   begin(KEYS, ARGV)
   measure_elapsed()
   expire()
-  local moved = move(ARGV[6], tonumber(ARGV[7]), ARGV[8], ARGV[9])
+  local position = move(ARGV[6], tonumber(ARGV[7]), ARGV[8], ARGV[9])
   call_next()
   finish()
-  return {now, moved}
+  return {now, position}
 end

@@ -1,7 +1,10 @@
 -- Renews passes. If Redis has lost a session, restores it from the pass.
 -- ARGV    from 6 on, for each visitor: id, order, when the session began (ms), when the pass ends
---         (ms), and who issued the pass: '' for a script. A replica issued or extended it while
---         Redis was unavailable: 'waited' if the visitor had a place in the queue, else 'new'.
+--         (ms), and the pass's origin:
+--         '': a script issued the pass
+--         'waited': a replica issued or extended the pass while Redis was unavailable, and the
+--         visitor had a place in the queue
+--         'new': a replica did so for a visitor who had no place
 --         'expired': the pass has expired, and counts only if its session was extended (extend.lua)
 -- RETURNS rooms/parts/standing
 -- EVENTS  admitted, joined, called, expired
@@ -11,17 +14,17 @@
 -- @include "rooms/parts/standing"
 
 -- Returns the reply if the pass is revoked or its session exists; nil if Redis has no session.
-local function keep_session(visitor, order, started, pass_end, issuer)
+local function keep_session(visitor, order, started, pass_end, origin)
   flush()
   if redis_call('ZSCORE', REVOKED, visitor) then return make_refusal(GONE, 0) end
   local ends = redis_call('ZSCORE', ACTIVE, visitor)
   local is_over = not ends or ends - room.session_grace_ms <= now
-  if issuer == 'expired' and is_over then return make_refusal(GONE, 0) end
+  if origin == 'expired' and is_over then return make_refusal(GONE, 0) end
   if not ends then return nil end
   local began = redis_call('ZSCORE', ADMITTED, visitor)
   if not began then return claim_session(visitor, order, ends) end
-  -- Until when the visitor's earlier passes are valid. For an unused session `ends` does not tell,
-  -- because the session may end before its pass.
+  -- The time until which the visitor's earlier passes are valid. In an unused session it does not
+  -- follow from `ends`, because the session may end before its pass.
   local valid_until = ends - room.session_grace_ms
   if is_unused(ends) then
     valid_until = math.max(pass_end, get_unused_end(tonumber(began)) - room.session_grace_ms)
@@ -30,25 +33,24 @@ local function keep_session(visitor, order, started, pass_end, issuer)
 end
 
 -- Restores a lost session from its pass. Returns the reply, or nil if no slot is free: then the
--- visitor waits. Two kinds of visitor get the session even without a free slot: those whose pass a
+-- visitor waits. Two kinds of visitors get the session even without a free slot: those whose pass a
 -- replica issued or extended while Redis was unavailable, and those who were admitted after the
--- time of the data that Redis came back with. Nobody is called until the room is below its cap
--- again. `issuer`: see ARGV. Times in the future are replaced by now, as a replica's clock may be
--- ahead.
-local function restore_session(visitor, order, started, ends, issuer)
+-- time of the data with which Redis came back. Nobody is called until the room is below its cap
+-- again. Times in the future are replaced by now, because a replica's clock may be ahead.
+local function restore_session(visitor, order, started, ends, origin)
   started, ends = math.min(started, now), math.min(ends, now + session_ms)
   local is_over = size(ACTIVE) >= cap
   reserved.return_to_queue(visitor, now)
   local place = redis_call('ZSCORE', WAITING, visitor)
   local is_newer = stage == 2 and started > (stats.lost_since or now)
-  if issuer ~= '' or is_newer or not (place or is_over) then
+  if origin ~= '' or is_newer or not (place or is_over) then
     if place then
       redis_call('ZREM', WAITING, visitor)
       forget_size(WAITING)
       redis_call('ZREM', DUE, visitor)
       remove_arrivals({visitor})
     end
-    if issuer == 'waited' then put(SPENT, int(now), visitor) end
+    if origin == 'waited' then put(SPENT, int(now), visitor) end
     if is_over and not is_newer then count('over_cap') end
     event('admitted', visitor, 'restored', 'order', int(order), 'joined', int(started))
     return make_admitted_reply(order, started, admit(visitor, started, ends))
@@ -69,7 +71,7 @@ local function reply_to_waiting(visitor, order)
   return reply_to_poll(visitor, order, 0, 0)
 end
 
--- Adds a reply for each visitor who has none yet.
+-- Makes a reply for each visitor who has none yet.
 local function fill_replies(ARGV, replies, make_reply)
   local n = 0
   for i = 6, #ARGV, 5 do

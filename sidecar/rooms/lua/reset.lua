@@ -1,5 +1,5 @@
--- Empties the queue. Begins a new epoch, which voids all tickets. Sessions stay, also those of
--- visitors who were called.
+-- Empties the queue, and begins a new epoch, which voids all tickets. Sessions stay, even those of
+-- called visitors who have not arrived yet.
 -- ARGV    6 the operator
 -- RETURNS {now, how many places were removed, epoch}
 -- EVENTS  operator

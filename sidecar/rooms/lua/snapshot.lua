@@ -1,14 +1,28 @@
 -- Returns the state of a room. Replicas poll it to learn of changed settings and revoked passes.
--- ARGV    6 the time from which on to list revocations, ms
---         7 how many revocations to list at most
+-- ARGV    6 the earliest time of the revocations to list, ms
+--         7 the maximum number of revocations to list
 --         8 the id of the replica that polls, or ''
 --         9 `measured_at` in the last snapshot that the replica read, or ''
--- RETURNS {now, number of waiting visitors, of sessions, of provisional sessions, epoch, revision,
---          a newcomer's wait (ms) or -1, config hash as a flat list, stats hash as a flat list,
---          {visitor, when the pass was revoked, …}, stage of the recovery, when it ends or 0,
---          number of replicas, number of events in the stream, id of the oldest event, phase,
---          {visitors in a sub-queue, a newcomer's wait there (ms) or -1, …}, number of stored void
---          tokens, look hash as a flat list}
+-- RETURNS a list; hashes are flat lists of names and values, times are in ms:
+--         now
+--         number of waiting visitors
+--         number of sessions
+--         number of provisional sessions
+--         epoch
+--         revision
+--         a newcomer's expected wait, or -1
+--         the hash `config`
+--         the hash `stats`
+--         {visitor, when the pass was revoked, …}
+--         stage of the recovery
+--         when the recovery ends, or 0
+--         number of replicas
+--         number of entries in the event stream
+--         id of the oldest entry
+--         phase
+--         {length of a sub-queue, a newcomer's expected wait there or -1, …}
+--         number of stored revocations and spent tickets
+--         the hash `look`
 -- EVENTS  called, expired, promised
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/expire"
@@ -29,16 +43,16 @@ local function run(KEYS, ARGV)
   if ARGV[8] ~= '' then redis_call('ZADD', REPLICAS, int(now), ARGV[8]) end
   redis_call('ZREMRANGEBYSCORE', REPLICAS, '-inf', int(now - REPLICA_MS))
   local waiting, active = size(WAITING), size(ACTIVE)
-  local is_known = stage == 0
+  local is_wait_known = stage == 0
   local in_lines, last_calls = {}, waiting
   for n, length in ipairs(#lines > 0 and get_sub_queue_lengths() or {}) do
     local ahead = redis_call('ZCOUNT', WAITING, '-inf', '(' .. int(select(2, order_range(n))))
     local calls = count_calls_before(n, length, ahead)
     in_lines[2 * n - 1] = length
-    in_lines[2 * n] = is_known and math.floor(estimate_wait(calls) or -1) or -1
+    in_lines[2 * n] = is_wait_known and math.floor(estimate_wait(calls) or -1) or -1
     last_calls = calls
   end
-  local wait = is_known and estimate_wait(last_calls) or -1
+  local wait = is_wait_known and estimate_wait(last_calls) or -1
   store_sample(wait)
   check_arrivals()
   local oldest = redis_call('XRANGE', EVENTS, '-', '+', 'COUNT', 1)

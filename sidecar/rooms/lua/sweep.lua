@@ -1,10 +1,14 @@
 -- Removes waiting visitors whose heartbeats stopped, expired sessions, and records about expired
 -- tokens. Then calls the next visitors.
--- ARGV    6 how many places and records to remove at most. Limited to 100, because such a sweep,
---         which also ends sessions and calls visitors, blocks Redis for about 5 ms.
--- RETURNS {now, how many places, sessions, and records of revoked passes and spent tickets were
---          removed (three numbers), how many visitors call_next() took from the head of the queue,
---          1 if there is more to do, else 0}
+-- ARGV    6 the maximum number of places and records to remove. More than 100 are never removed,
+--         because the script also ends sessions and calls visitors, which blocks Redis for 5 ms.
+-- RETURNS a list:
+--         now
+--         how many places were removed
+--         how many sessions were removed
+--         how many records of revoked passes and spent tickets were removed
+--         how many visitors call_next() took from the head of the queue
+--         1 if there is more to do, else 0
 -- EVENTS  expired, called
 -- @include "rooms/parts/room"
 -- @include "rooms/parts/expire"
@@ -36,25 +40,24 @@ local function run(KEYS, ARGV)
   end
   if phase ~= CLOSED then measure_drops(#silent) end -- in a closed room visitors need not poll
 
-  -- Removes no revocations while a pass may be valid that was issued under a longer
-  -- session_duration.
-  local is_longer = (stats.last_end or 0) > now + session_ms
-  local over = is_longer and '-inf' or int(now - session_ms - MINUTE_MS)
-  local revoked = redis_call('ZRANGEBYSCORE', REVOKED, '-inf', over, 'LIMIT', 0, limit - #silent)
+  -- Removes no revocation while a pass may be valid that was issued with a longer session_duration.
+  local has_longer_pass = (stats.last_end or 0) > now + session_ms
+  local latest = has_longer_pass and '-inf' or int(now - session_ms - MINUTE_MS)
+  local revoked = redis_call('ZRANGEBYSCORE', REVOKED, '-inf', latest, 'LIMIT', 0, limit - #silent)
   if #revoked > 0 then redis_call('ZREMRANGEBYRANK', REVOKED, 0, #revoked - 1) end
   local removed = #silent + #revoked
-  local dead = int(now - math.max(session_ms, TICKET_MS) - HOUR_MS)
-  local spent = redis_call('ZRANGEBYSCORE', SPENT, '-inf', dead, 'LIMIT', 0, limit - removed)
+  latest = int(now - math.max(session_ms, TICKET_MS) - HOUR_MS)
+  local spent = redis_call('ZRANGEBYSCORE', SPENT, '-inf', latest, 'LIMIT', 0, limit - removed)
   if #spent > 0 then redis_call('ZREMRANGEBYRANK', SPENT, 0, #spent - 1) end
   removed = removed + #spent
-  -- Removes grants that expired an hour ago: even a replica whose clock is late refuses them.
-  local used = redis_call('ZRANGEBYSCORE', GRANTS, '-inf', int(now - HOUR_MS), 'LIMIT', 0, limit)
-  if #used > 0 then redis_call('ZREMRANGEBYRANK', GRANTS, 0, #used - 1) end
+  -- Removes grants that expired an hour ago: even a replica whose clock is behind refuses them.
+  local grants = redis_call('ZRANGEBYSCORE', GRANTS, '-inf', int(now - HOUR_MS), 'LIMIT', 0, limit)
+  if #grants > 0 then redis_call('ZREMRANGEBYRANK', GRANTS, 0, #grants - 1) end
 
   local ended = expire()
   local called = call_next()
-  local more = remove_addresses(limit)
+  local has_more = remove_addresses(limit)
   finish()
-  more = more or removed == limit or ended == LOOP_LIMIT or called == LOOP_LIMIT
-  return {now, #silent, ended, removed - #silent, called, more and 1 or 0}
+  has_more = has_more or removed == limit or ended == LOOP_LIMIT or called == LOOP_LIMIT
+  return {now, #silent, ended, removed - #silent, called, has_more and 1 or 0}
 end

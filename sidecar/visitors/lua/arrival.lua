@@ -3,9 +3,9 @@
 --   order = arrival - head start - band * BAND + number of the class
 -- arrival: the time in µs, but greater than every earlier arrival; in a room with random order, a
 -- random number below DRAWS. Arrivals are multiples of STEP, so that the number of the class (1 to
--- 7) never makes two orders equal. All orders of a smaller band come after those of a greater one.
--- Doubles hold orders exactly until 2041, when arrivals reach BAND; without sub-queues and events
--- until 2255, when they reach 2^53.
+-- 7) never makes two orders equal. All orders of a smaller band come after those of a greater band.
+-- Doubles represent orders exactly until 2041, when arrivals reach BAND; without sub-queues and
+-- events until 2255, when arrivals reach 2^53.
 local STEP, BAND = 8, 2 ^ 51
 
 -- Returns the arrival of a member that joins now, greater than the last arrival.

@@ -2,17 +2,17 @@
 -- Reads and removes members of sorted sets. In a queue the scores are orders. In other sets they
 -- are times: when each session ends, or when the next heartbeat of each waiting visitor is due.
 
--- Returns up to `most` members whose score is at most `now`, and their scores as strings.
-function queue.members_until(now, key, most)
+-- Returns up to `max_count` members whose score is at most `now`, and their scores as strings.
+function queue.members_until(now, key, max_count)
   return queue.split(
-    redis_call('ZRANGEBYSCORE', key, '-inf', int(now), 'WITHSCORES', 'LIMIT', 0, most))
+    redis_call('ZRANGEBYSCORE', key, '-inf', int(now), 'WITHSCORES', 'LIMIT', 0, max_count))
 end
 
--- Pops up to `most` members from the head of a queue. Returns them, their orders as strings, and
--- `most`: if fewer members were popped, the queue is empty.
-function queue.pop_heads(key, most)
-  local members, orders = queue.split(redis_call('ZPOPMIN', key, most))
-  return members, orders, most
+-- Pops up to `max_count` members from the head of a queue. Returns the members, their orders as
+-- strings, and `max_count`. If fewer members were popped, the queue is empty.
+function queue.pop_heads(key, max_count)
+  local members, orders = queue.split(redis_call('ZPOPMIN', key, max_count))
+  return members, orders, max_count
 end
 
 -- Returns the scores of members as strings, and false for each member that is not in the set.
@@ -21,7 +21,7 @@ function queue.scores_of(key, members)
   return redis_call('ZMSCORE', key, unpack(members))
 end
 
--- Removes members from a set. Returns their scores as queue.scores_of() does.
+-- Removes members from a set. Returns their scores in the same form as queue.scores_of().
 function queue.pop_scores(key, members)
   local scores = redis_call('ZMSCORE', key, unpack(members))
   redis_call('ZREM', key, unpack(members))

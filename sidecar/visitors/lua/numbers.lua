@@ -12,7 +12,7 @@ function queue.load_numbers(key, names)
   return loaded, by_name
 end
 
--- Returns the names and values of the changed numbers, for HSET, with 17 digits, which is exact.
+-- Returns the names and values of the changed numbers, for HSET. With 17 digits, values are exact.
 function queue.changed_numbers(names, loaded, by_name)
   local fields = {}
   for i, name in ipairs(names) do
@@ -23,7 +23,7 @@ function queue.changed_numbers(names, loaded, by_name)
   return fields
 end
 
--- Returns the time in µs, or if that is not greater than `last`, `last` + 1.
+-- Returns `now_us`, or `last` + 1 if `now_us` is not greater than `last`.
 function queue.next_number(last, now_us)
   return math.max(now_us, (last or 0) + 1)
 end

@@ -15,7 +15,7 @@ local function int(number)
   return string.format('%d', number)
 end
 
--- Returns Redis' time, µs.
+-- Returns the time by the clock of Redis, in µs.
 function queue.time_us()
   local time = redis_call('TIME')
   return tonumber(time[1]) * 1000000 + tonumber(time[2])

@@ -14,9 +14,9 @@ local function give_slot(visitor, due, order)
   event('called', visitor, 'head', 'position', 1, 'order', order)
 end
 
--- Gives a visitor from the head of the queue a slot, or drops the visitor if the heartbeat is too
--- late. A visitor who polls rarely may get a reservation instead. Returns whether the visitor got a
--- slot. `due`: the visitor's score in `due`.
+-- Gives a slot to a visitor from the head of the queue, or drops a visitor whose heartbeat is
+-- overdue. A visitor who polls rarely may get a reservation instead. Returns whether the visitor
+-- got a slot. `due`: the visitor's score in `due`.
 local function call_or_drop(_, visitor, due, order)
   if get_silent_time(due) < now then return reserved.record_silent(visitor, due) end
   store_credits()
@@ -34,18 +34,18 @@ end
 -- Gives up to `free` slots to visitors with a reservation who will poll soon. Returns how many
 -- slots it gave.
 local function call_reserved(free)
-  local rows, need = reserved.find_without_slot()
-  need = math.min(need, free)
-  for i = 1, need do
+  local rows, needed_slots = reserved.find_without_slot()
+  needed_slots = math.min(needed_slots, free)
+  for i = 1, needed_slots do
     local visitor, due, order = unpack(rows[i])
     redis_call('ZREM', DUE, visitor)
     give_slot(visitor, due, order)
   end
-  return need
+  return needed_slots
 end
 
--- Calls as many visitors as there are free slots, and as new_users_per_minute allows. Returns how
--- many visitors left the head of the queue, called or dropped.
+-- Calls as many visitors as there are free slots and as new_users_per_minute allows. Returns how
+-- many visitors left the head of the queue, because they were called or dropped.
 function call_next()
   flush()
   if is_held or phase ~= OPEN or stage == 2 then return 0 end

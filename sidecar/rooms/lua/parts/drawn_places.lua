@@ -13,17 +13,17 @@ local function record_drawn_place(visitor, order)
   cache.drawn = nil
 end
 
--- Moves a visitor who polls in a pre-queue to the end of the queue if the visitor's place was drawn
--- for an earlier event.
-local function move_earlier_place(visitor, order, joined)
+-- Moves a visitor who polls in a pre-queue to the end of the queue, if the visitor's place was
+-- drawn for an earlier event.
+local function move_place_of_earlier_draw(visitor, order, joined)
   if joined < event_begins and is_drawn(order) then
     add_place(visitor, joined * 1000, joined * 1000)
   end
 end
 
--- Returns whether a missing place from before the current event must not be restored, so that its
--- visitor has to join the event as a newcomer. A place from before the event is restored only after
--- the opening, in a room that is open between events, and if it was not drawn.
+-- Returns whether a missing place must not be restored because of the current event, so that the
+-- visitor has to join the event as a newcomer. A place from before the event is restored only after the opening,
+-- in a room that is open between events, and only if the place was not drawn.
 local function is_lost_to_event(order, joined)
   return joined < event_begins
     and (is_drawn(order) or phase == PREQUEUE or room.between_events ~= 'open')

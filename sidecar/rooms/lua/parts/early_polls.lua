@@ -1,6 +1,6 @@
 -- @include "rooms/parts/heartbeat_due"
--- Counts for each visitor the polls in the current minute that come sooner than the last reply
--- advised.
+-- Counts each visitor's early polls in the current minute: those before the time that the last
+-- reply advised.
 
 local count_early_poll
 do

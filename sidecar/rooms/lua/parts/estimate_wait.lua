@@ -4,7 +4,7 @@
 
 local estimate_wait
 do
--- Returns the time until `people` visitors have left the queue, in ms.
+-- Returns the time, in ms, until `people` visitors have left the queue.
 local function estimate_drain_ms(people, rate, leaving)
   local x = leaving * people / rate
   if x < 1e-6 then return people / rate end -- log(1 + x) would round to 0
@@ -19,7 +19,7 @@ local function estimate_left_after(people, ms, rate, leaving)
   return people * stay - rate / leaving * (1 - stay)
 end
 
--- Returns the expected wait, ms, of a visitor who has `ahead` visitors ahead; nil if it is unknown.
+-- Returns the expected wait, in ms, of a visitor with `ahead` visitors ahead; nil if it is unknown.
 function estimate_wait(ahead)
   local pace = cache.pace or get_pace()
   if not pace.is_known then return nil end

@@ -3,40 +3,42 @@
 -- Ends expired sessions.
 local expire
 do
--- How many slots the first script after an outage extends at most.
-local MAX_EXTENDED = 1000
--- Extends the slots of called visitors to `spared_until`, because these visitors could not arrive
--- during the outage. Returns the set of the called visitors among the given ones.
+-- The maximum number of slots that the first script after an outage extends.
+local MAX_EXTENDED_SLOTS = 1000
+-- Extends the slots of those visitors who were called and have not arrived to `spared_until`,
+-- because they could not arrive during the outage. Returns the set of these visitors.
 local function extend_called_slots(visitors)
-  local extended = {}
-  if #visitors == 0 then return extended end
+  local called = {}
+  if #visitors == 0 then return called end
   for i, started in ipairs(redis_call('ZMSCORE', ADMITTED, unpack(visitors))) do
     if not started then
-      extended[visitors[i]] = true
+      called[visitors[i]] = true
       put(ACTIVE, int(spared_until), visitors[i])
     end
   end
   flush()
-  return extended
+  return called
 end
 
--- Ends expired sessions: full sessions, provisional sessions whose visitor did not arrive, and if
+-- Ends expired sessions: full sessions, provisional sessions whose visitors did not arrive, and, if
 -- slots are scarce, unused sessions. After an outage, provisional and unused sessions do not end
 -- before `spared_until`. Returns how many sessions ended.
 function expire()
   flush()
-  if has_outage_just_ended then -- slots that end before spared_until; those that ended follow below
+  if has_outage_just_ended then -- extends slots that end soon; slots that have ended follow below
     extend_called_slots(redis_call('ZRANGEBYSCORE', ACTIVE, '(' .. int(now), int(spared_until),
-      'LIMIT', 0, MAX_EXTENDED))
+      'LIMIT', 0, MAX_EXTENDED_SLOTS))
   end
   local ended, ends = queue.members_until(now, ACTIVE, LOOP_LIMIT)
   if #ended == 0 then return 0 end
-  local over = {}
+  local ended_in_outage = {}
   for i, visitor in ipairs(ended) do
     ends[i] = tonumber(ends[i])
-    if ends[i] <= outage_end and now < spared_until then over[#over + 1] = visitor end
+    if ends[i] <= outage_end and now < spared_until then
+      ended_in_outage[#ended_in_outage + 1] = visitor
+    end
   end
-  local extended, overdue_ms, visitors = extend_called_slots(over), 0, {}
+  local extended, overdue_ms, visitors = extend_called_slots(ended_in_outage), 0, {}
   local admitted = queue.scores_of(ADMITTED, ended)
   local spares_unused = now < spared_until or not are_slots_scarce()
   local why = {}

@@ -1,13 +1,15 @@
 -- @include "rooms/parts/unused"
--- Encodes and decodes the scores of waiting visitors in `due`. A score holds three values, so that
--- a poll needs no further command. The whole part is when the next heartbeat is due, in ms. The
--- fraction, times 128, is how many seconds the visitor was advised to wait until then (63 at most;
--- 0: unknown). A fraction of exactly 1/2 marks an unused place: nobody has polled for it yet. A
--- fraction above 1/2 means that the visitor polls rarely; the fraction minus 1/2, times 128, is
--- then the interval between the visitor's polls, in seconds.
+-- Encodes and decodes the scores of waiting visitors in `due`. A score contains three values, so
+-- that a poll needs no further command.
+--   The whole part is the time at which the next heartbeat is due, in ms.
+--   A fraction below 1/2, times 128, is the poll interval that the visitor was advised, in seconds
+--   (63 at most; 0: unknown).
+--   A fraction of exactly 1/2 marks an unused place: nobody has polled for the place yet.
+--   A fraction above 1/2 means that the visitor polls rarely. The fraction minus 1/2, times 128, is
+--   the interval between the visitor's polls, in seconds.
 
--- Returns the score of a new, unused place. The sweep drops a place when it is overdue by
--- heartbeat_timeout; with this score that is after claim_window.
+-- Returns the score of a new, unused place. A sweep removes a place whose heartbeat is overdue by
+-- heartbeat_timeout. With this score, that happens after claim_window.
 local function make_unpolled_score()
   return now + claim_ms - timeout_ms + UNUSED
 end
@@ -18,24 +20,26 @@ end
 
 local make_polled_score
 do
--- A visitor whose poll is LATE_MS later than advised polls rarely: at most MOST_MS apart.
-local LATE_MS, MOST_MS = 10000, 60000
+-- A visitor whose poll is LATE_MS later than advised polls rarely. The longest interval between
+-- such polls is MAX_INTERVAL_MS.
+local LATE_MS, MAX_INTERVAL_MS = 10000, 60000
 
--- Returns the interval between a visitor's polls, ms, if it is much longer than advised. Returns
+-- Returns the interval between a visitor's polls, in ms, if it is much longer than advised. Returns
 -- nil if it is not, or if it is unknown. `score`: the visitor's score before this poll; nil if the
 -- score is unknown, false if Redis lost the place.
 local function find_rare_interval_ms(advised_ms, score)
   if score == false then
-    return stage == 0 and advised_ms + LATE_MS <= MOST_MS and MOST_MS or nil
+    return stage == 0 and advised_ms + LATE_MS <= MAX_INTERVAL_MS and MAX_INTERVAL_MS or nil
   end
   if not score or is_unused(score) or score <= outage_end then return nil end
   local late_ms = now - math.floor(score)
   if late_ms < LATE_MS and not polls_rarely(score) then return nil end
-  local took_ms = late_ms + 128000 * (score % UNUSED)
-  return took_ms >= advised_ms + LATE_MS and math.min(took_ms, MOST_MS) or nil
+  local interval_ms = late_ms + 128000 * (score % UNUSED)
+  return interval_ms >= advised_ms + LATE_MS and math.min(interval_ms, MAX_INTERVAL_MS) or nil
 end
 
--- Returns the new score of a visitor whom the reply advises to poll again in `advised_ms`.
+-- Returns the new score of a visitor whom the reply advises to poll again in `advised_ms`. `score`:
+-- as in find_rare_interval_ms().
 function make_polled_score(advised_ms, score)
   local rare_ms = find_rare_interval_ms(advised_ms, score)
   local ms = rare_ms or advised_ms
@@ -44,8 +48,8 @@ function make_polled_score(advised_ms, score)
 end
 end
 
--- Returns when the heartbeat is due by a score, in ms. For an unused place, that is about the time
--- when the visitor joined, and never later than now.
+-- Returns the time, in ms, at which the heartbeat is due by a score. For an unused place, that is
+-- about the time at which the visitor joined, and never later than now.
 local function get_due_time(score)
   if is_unused(score) then
     return math.min(now, score - UNUSED - claim_ms + timeout_ms)
@@ -53,7 +57,7 @@ local function get_due_time(score)
   return math.floor(score)
 end
 
--- Returns the lowest and the highest score that are overdue by heartbeat_timeout, for
+-- Returns the lowest and the highest score of heartbeats that are overdue by heartbeat_timeout, for
 -- ZRANGEBYSCORE. For a while after an outage, the range excludes heartbeats that were due during
 -- the outage, because they could not arrive.
 local function get_overdue_range()

@@ -1,9 +1,9 @@
 -- Detects that Redis lost some of the room's keys, by eviction or because somebody used DEL. Each
 -- script that changes something stores how many keys exist (stats.keys), and its `measured_at`
--- (stats.keys_at). If the stored `measured_at` differs from keys_at, a replica of an older version
--- has changed something, and the number is unknown. If fewer keys exist than stored, the room
--- recovers as after the loss of all data: places and sessions are restored from cookies.
--- stats.known: when the room was created, before the loss.
+-- (stats.keys_at). If stats.measured_at differs from stats.keys_at, a replica of an older version
+-- has changed something, and the number of keys is unknown. If fewer keys exist than stats.keys,
+-- the room recovers as after the loss of all data: places and sessions are restored from cookies.
+-- stats.known: the time before the loss at which the room was created, in ms.
 local detect_lost_keys, store_key_count
 do
 local function count_keys()

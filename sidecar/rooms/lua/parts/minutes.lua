@@ -5,14 +5,14 @@
 -- of all counters, so the difference of two samples is what happened between them.
 local store_sample
 do
-local MINUTES_KEPT, PROMISES = 120, 4
+local RECENT_SAMPLES, PROMISES_PER_SAMPLE = 120, 4
 local SAMPLE_MINUTES = 5
-local SAMPLES_KEPT = MINUTES_KEPT + 22 * 60 / SAMPLE_MINUTES
+local MAX_SAMPLES = RECENT_SAMPLES + 22 * 60 / SAMPLE_MINUTES
 
--- Removes a sample that is older than MINUTES_KEPT and not the first of its five minutes. With each
--- new sample only one older sample passes this age, so one check is enough.
-local function thin_out()
-  local old, before = unpack(redis_call('LRANGE', MINUTES, MINUTES_KEPT, MINUTES_KEPT + 1))
+-- Removes a sample that is not among the RECENT_SAMPLES and not the first of its five minutes. Each
+-- new sample makes only one sample old, so one check is enough.
+local function remove_old_sample()
+  local old, before = unpack(redis_call('LRANGE', MINUTES, RECENT_SAMPLES, RECENT_SAMPLES + 1))
   if not before then return end
   local function five_minutes(sample)
     return math.floor(cjson.decode(sample).minute / SAMPLE_MINUTES)
@@ -20,15 +20,15 @@ local function thin_out()
   if five_minutes(old) == five_minutes(before) then redis_call('LREM', MINUTES, -1, old) end
 end
 
--- Logs what some visitors in the queue are promised, so that the history can compare it with the
--- waits that follow: the last visitor, and others at even distances. The event has the expected
--- wait (ms), how many visitors are called before, and the relative error of the rate in
--- thousandths, from which visitors/estimate.py computes the range. Nothing is promised while the
--- rate is measured.
+-- Logs the waits that some visitors in the queue are promised, so that the history can compare them
+-- with the real waits. The visitors are the last one, and others at even distances. An event has
+-- the expected wait (ms), how many visitors are called before, and the relative error of the rate
+-- in thousandths, from which visitors/estimate.py computes the range. Nothing is promised while the
+-- rate is being measured.
 local function log_promises()
   local waiting, rate_error = size(WAITING), estimate_rate_error()
   if stage ~= 0 or rate_error >= 1 then return end
-  local number = math.min(PROMISES, waiting)
+  local number = math.min(PROMISES_PER_SAMPLE, waiting)
   for n = 1, number do
     local rank = math.ceil(waiting * n / number) - 1
     local visitor, order = unpack(redis_call('ZRANGE', WAITING, int(rank), int(rank), 'WITHSCORES'))
@@ -56,8 +56,8 @@ function store_sample(wait)
     cap = cap, wait_ms = math.floor(wait), totals = totals,
     site = learned and {math.floor(learned.ceiling), learned.p90_s, learned.error_share} or nil,
   }))
-  thin_out()
-  redis_call('LTRIM', MINUTES, 0, SAMPLES_KEPT - 1)
+  remove_old_sample()
+  redis_call('LTRIM', MINUTES, 0, MAX_SAMPLES - 1)
   log_promises()
 end
 end

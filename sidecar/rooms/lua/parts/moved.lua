@@ -1,6 +1,6 @@
 -- @include "rooms/parts/position"
--- Changes the order of a waiting visitor. `moved` has the order that the visitor had before the
--- first move by an operator.
+-- Changes the order of a waiting visitor. The sorted set `moved` has the order that each visitor
+-- had before the first move by an operator.
 
 -- Returns a waiting visitor's position, from 1, in the visitor's sub-queue if the room has any.
 local function position_of(visitor)
@@ -8,8 +8,8 @@ local function position_of(visitor)
   return redis_call('ZRANK', WAITING, visitor) + 1 - count_ahead_of_sub_queue(sub_queue_of(order))
 end
 
--- Gives a visitor another order and returns the new position. `action`: 'move', 'grade' (the class
--- changed) or 'back' (undoes all moves). Without an operator ('') nothing is logged.
+-- Gives a visitor another order, and returns the new position. `action`: 'move', 'grade' (the class
+-- changes) or 'back' (all moves are undone). Without an operator ('') nothing is logged.
 local function change_order(order, visitor, operator, action, old_order, reason)
   for _, other in ipairs(redis_call('ZRANGE', MOVED, 0, 49)) do -- at most 50 in a call, to be fast
     if not redis_call('ZSCORE', WAITING, other) then redis_call('ZREM', MOVED, other) end

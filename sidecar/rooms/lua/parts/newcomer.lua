@@ -1,9 +1,9 @@
 -- @include "rooms/parts/standing"
 -- @include "rooms/parts/places_per_address"
--- Admits newcomers or adds them to the queue, after the next visitors were called.
+-- Admits newcomers, adds them to the queue or refuses them, after the next visitors were called.
 
--- How many visitors wait, how many have a session, and the highest order in the queue: updated
--- after each newcomer of a batch.
+-- The number of waiting visitors, the number of sessions and the highest order in the queue. They
+-- are updated after each newcomer of a batch.
 local waiting, active, highest_order
 local function begin_newcomers(number)
   waiting, active, highest_order = size(WAITING), size(ACTIVE), math.huge
@@ -22,9 +22,9 @@ local function count_newcomer(visitor, order)
   return redis_call('ZRANK', WAITING, visitor)
 end
 
--- Returns the reply about a new place, and how many visitors are ahead. The first poll is due
--- within half of claim_window, because an unused place expires after claim_window. The jitter of
--- the poll interval is made of the lowest digits of the random number, which reveal nothing about
+-- Returns the reply about a new place, and how many visitors are shown as ahead. The first poll is
+-- due within half of claim_window, because an unused place expires after claim_window. The jitter
+-- of the poll interval is made of the lowest bits of the random number, which reveal nothing about
 -- the lot.
 local function make_place_reply(visitor, order, rank, random, class)
   local ahead, calls, line, length = find_shown_position(visitor, order, rank)
@@ -34,9 +34,9 @@ local function make_place_reply(visitor, order, rank, random, class)
   return make_waiting_reply(order, ahead, calls, refresh, wait, 0, line, length, class), ahead
 end
 
--- Returns the class that the visitor gets, and marks the one-time grant as used. Returns '' (no
--- class) if the class is unknown, in a pre-queue, or if the grant was used before.
-local function find_granted_class(class, grant, expires)
+-- Returns the class that the visitor gets, and marks the one-time grant as used. Returns '' for no
+-- class: in a pre-queue, or if the class is unknown, or if the grant was used before.
+local function use_class_grant(class, grant, expires)
   if not classes[class] or phase == PREQUEUE then return '' end
   if grant ~= '' and redis_call('ZADD', GRANTS, 'NX', expires, grant) == 0 then return '' end
   return class
@@ -48,12 +48,13 @@ local function refuse_as_full(counter, random)
   return make_refusal(FULL, poll_interval_ms(waiting, estimate_wait(waiting), random))
 end
 
--- Admits a newcomer, adds the newcomer to the queue, or refuses. Returns the reply. A newcomer is
--- admitted at once only if nobody waits: the visitors who still wait after call_next() could not
--- get a slot either. `prequeue_began`: when the pre-queue began in which `random` is the lot (ms).
+-- Admits a newcomer, adds the newcomer to the queue, or refuses the newcomer. Returns the reply. A
+-- newcomer is admitted at once only if nobody waits: the visitors who still wait after call_next()
+-- could not get a slot either. `prequeue_began`: the time, in ms, at which the pre-queue began in
+-- which `random` is the newcomer's lot.
 local function admit_or_queue(visitor, random, prequeue_began, address, class, grant, expires)
   if phase == CLOSED then return make_refusal(REJECTED, 60000) end
-  -- The replica does not know the event yet, but will within a second.
+  -- The replica does not know this event yet, but will know it within a second.
   if phase == PREQUEUE and tonumber(prequeue_began) ~= event_begins then
     return make_refusal(REJECTED, 2000)
   end
@@ -75,7 +76,7 @@ local function admit_or_queue(visitor, random, prequeue_began, address, class, g
   if room.max_waiting and waiting >= room.max_waiting then
     return refuse_as_full('refused_full', random)
   end
-  class = find_granted_class(class, grant, expires)
+  class = use_class_grant(class, grant, expires)
   local order, arrival = make_order(random, class)
   add_place(visitor, order, arrival)
   record_drawn_place(visitor, order)

@@ -1,12 +1,13 @@
--- Reads and writes the numbers of the room's `stats` hash. It also has counters (parts/stats.lua).
+-- Reads and writes the numbers in the room's hash `stats`, which also has counters
+-- (parts/stats.lua).
 
--- `stats`: the numbers by name; a script changes them here (false: not stored). IS_NUMBER: the set
--- of their names.
+-- `stats`: a table of the numbers by name (false: not stored), in which scripts change them.
+-- IS_NUMBER: the set of their names.
 local stats, IS_NUMBER
 local begin_numbers, save_numbers, cache_numbers
 do
--- Each number in EAGER_NUMBERS is read at the start, because every script needs it; each number in
--- LAZY_NUMBERS on first use.
+-- The numbers in EAGER_NUMBERS are read at the start, because every script needs them. Each number
+-- in LAZY_NUMBERS is read on first use.
 local EAGER_NUMBERS = {'measured_at', 'born', 'ends', 'held_ms', 'drops', 'waited_ms', 'recovery',
   'back', 'keys', 'keys_at', 'known', 'guessed'}
 local LAZY_NUMBERS = {'last_order', 'tokens', 'tokens_at', 'near', 'address_at', 'drawn_from',
@@ -15,7 +16,8 @@ IS_NUMBER = {} -- filled without ipairs, which is not available while a library 
 for i = 1, #EAGER_NUMBERS do IS_NUMBER[EAGER_NUMBERS[i]] = true end
 for i = 1, #LAZY_NUMBERS do IS_NUMBER[LAZY_NUMBERS[i]] = true end
 local stored -- the numbers as Redis has them
--- The numbers to cache for the next script; nil as soon as one was changed or read on first use.
+-- The numbers to cache for the next script; nil as soon as a number is changed or read on first
+-- use.
 local cacheable_numbers
 local function put_number(name, value)
   if value then value = value + 0 end
@@ -42,9 +44,10 @@ local function read_numbers()
   cacheable_numbers = {measured_at = values[1], born = values[2], stored = stored, stats = stats}
 end
 
--- Returns whether cached numbers are the same as in Redis: if `measured_at` and `born` are, because
--- every script that changes a number changes `measured_at` (rooms/lua/parts/measure.lua). Numbers
--- are cached because reading them takes a tenth of the time of a poll.
+-- Returns whether cached numbers are the same as in Redis. They are if `measured_at` and `born` are
+-- the same, because every script that changes a number changes `measured_at`
+-- (rooms/lua/parts/measure.lua). Numbers are cached because reading them takes a tenth of the time
+-- of a poll.
 local function is_current(numbers)
   local values = redis_call('HMGET', STATS, 'measured_at', 'born')
   return values[1] == numbers.measured_at and values[2] == numbers.born
@@ -76,9 +79,9 @@ function save_numbers()
   redis_call('HSET', STATS, unpack(fields))
 end
 
--- Caches the numbers at the end of a script that has changed none. Does not cache them within the
--- millisecond of `measured_at`, because in that millisecond a replica of another version may change
--- numbers and leave `measured_at` the same.
+-- Caches the numbers at the end of a script that has changed no number. Does not cache them within
+-- the millisecond of `measured_at`, in which a replica of another version may change numbers and
+-- leave `measured_at` the same.
 function cache_numbers()
   local measured_at = cacheable_numbers and tonumber(cacheable_numbers.measured_at or nil)
   if measured_at and now >= math.floor(measured_at) + 1 then room.numbers = cacheable_numbers end

@@ -3,15 +3,16 @@
 -- PREQUEUE: visitors join, and their places are drawn; nobody is called or told a position.
 local CLOSED, OPEN, PREQUEUE = 0, 1, 2
 local phase
--- The latest event that has begun, and when visitors could join it, ms; nil and -math.huge if none
--- has begun.
+-- The latest event that has begun, and the time, in ms, from which visitors could join it; nil and
+-- -math.huge if none has begun.
 local current_event, event_begins
 -- The current total_active_users and new_users_per_minute, which an event may override. The cap is
--- lower while the site bears fewer visitors (rooms/adaptive/).
+-- lower while the site can serve only fewer visitors (rooms/adaptive/).
 local cap, per_minute
--- Whether nobody is called: an operator paused or holds the room, or its site is ill. In the two
--- minutes after a hold, at most half of the cap is let in per minute.
+-- Whether nobody is called, because an operator has paused the room or the room is held.
 local is_held
+-- How long after a hold visitors are admitted gradually, and which share of the cap is then
+-- admitted per minute at most.
 local RESUME_MS, RESUME_SHARE = 120000, 0.5
 
 local function begin_phase()
@@ -39,7 +40,8 @@ local function begin_events()
   begin_phase()
   local adaptive, held_until = room.adaptive, room.hold and room.hold['until'] or -math.huge
   if adaptive and adaptive.mode == 'on' then
-    -- As AdaptiveSettings.lower does. No ceiling: Redis was emptied, or nothing was measured.
+    -- By the same rule as AdaptiveSettings.lower_cap(). There is no ceiling if Redis was emptied or
+    -- nothing was measured.
     local ceiling = room.learned and tonumber(room.learned.ceiling)
     cap = math.min(cap, ceiling and math.floor(ceiling) or adaptive.min)
   end

@@ -19,8 +19,8 @@ local function band_of(class)
   return rules.priority or 0
 end
 
--- Returns the number of a class: its index in the alphabetical order of all classes, from 1, so
--- that it is the same for all replicas.
+-- Returns the number of a class, which is the same for all replicas: its index in the alphabetical
+-- order of all classes, from 1.
 local function number_of(class)
   local number = 1
   for name in pairs(classes) do
@@ -29,7 +29,7 @@ local function number_of(class)
   return number
 end
 
--- Returns the head start of a class, µs.
+-- Returns the head start of a class, in µs.
 local function get_head_start_us(class)
   return is_random and 0 or to_ms(classes[class].head_start or 0) * 1000
 end

@@ -21,13 +21,15 @@ function arrival_of(order)
   return math.floor(arrival / STEP) * STEP
 end
 
--- Returns the class or '', and when the visitor joined (ms; -1 if the order is random). `moved`:
--- the order before an operator moved the visitor, or false.
-local function decode_origin(order, moved)
-  local original_order = moved and moved + 0 or order
+-- Returns two values:
+--   the class; '' if the visitor has none
+--   when the visitor joined, ms; -1 if the order is random
+-- `order_before_moves`: the order before an operator moved the visitor, or false.
+local function decode_origin(order, order_before_moves)
+  local original_order = order_before_moves and order_before_moves + 0 or order
   if is_drawn(original_order) then return '', -1 end
   local class, arrival = class_of(original_order), arrival_of(original_order)
-  if moved then -- if the operator changed the class, `order` is that of the new class
+  if order_before_moves then -- if the operator changed the class, `order` is that of the new class
     if arrival == order then class = '' end
     for name in pairs(classes) do
       if order_of(arrival, name) == order then class = name end
@@ -36,10 +38,13 @@ local function decode_origin(order, moved)
   return class, is_random and -1 or math.floor(arrival / 1000)
 end
 
--- Returns the four values that describe a place in a reply: order, name of the sub-queue or '', and
--- those of decode_origin().
-function make_origin_fields(order, moved)
+-- Returns the four values that describe a place in a reply:
+--   the order
+--   the name of the sub-queue; '' if the place is in none
+--   the class; '' if the visitor has none
+--   when the visitor joined, ms; -1 if the order is random
+function make_origin_fields(order, order_before_moves)
   local line = sub_queue_of(order)
-  return order, line and lines[line].name or '', decode_origin(order, moved)
+  return order, line and lines[line].name or '', decode_origin(order, order_before_moves)
 end
 end

@@ -1,41 +1,46 @@
 -- @include "rooms/parts/heartbeat_due"
 -- @include "rooms/parts/measure"
 -- @include "rooms/parts/rate"
--- Estimates the pace of the queue: how fast visitors are called and how many give up. Expected
--- waits are computed from the pace (rooms/lua/parts/estimate_wait.lua).
+-- Estimates the pace of the queue: how fast visitors are called, and how many give up. From the
+-- pace, rooms/lua/parts/estimate_wait.lua computes expected waits.
 
 local get_pace
 do
--- Returns the probability that a waiting visitor gives up, per ms, and the share of the visitors in
--- the queue who have not given up. Giving up is detected late: when a heartbeat is overdue by
--- heartbeat_timeout, and heartbeats are up to half that time apart. `window_ms`: the time that the
--- averaging window covers.
+-- Returns two values:
+--   the probability per ms that a waiting visitor gives up
+--   the share of the visitors in the queue who have not given up
+-- It is noticed late that a visitor gave up: only when a heartbeat is overdue by heartbeat_timeout,
+-- and heartbeats are up to half that time apart. `window_ms`: the time that the averaging window
+-- covers.
 local function estimate_leave_rate(window_ms)
   local waiting = size(WAITING)
   local silent = redis_call('ZCOUNT', DUE, get_overdue_range())
   local lag_ms = 1.25 * timeout_ms
   -- It is not known yet who has given up within the last `lag_ms`, so the time waited since then is
-  -- subtracted; but at most half of waited_ms, so that the first drops have not too much weight.
+  -- subtracted. At most half of waited_ms is subtracted, so that the first drops do not weigh too
+  -- much.
   local waited_ms, decay = stats.waited_ms or 0, math.exp(-lag_ms / window_ms)
-  local seen_ms = (waited_ms - waiting * window_ms * (1 - decay)) / decay
-  seen_ms = math.max(seen_ms, waited_ms / 2)
-  local leaving = ((stats.drops or 0) + silent) / (seen_ms + 10 * session_ms)
-  -- Some visitors in the queue have left: the silent ones, and others who were not detected yet.
+  local known_ms = (waited_ms - waiting * window_ms * (1 - decay)) / decay
+  known_ms = math.max(known_ms, waited_ms / 2)
+  local leaving = ((stats.drops or 0) + silent) / (known_ms + 10 * session_ms)
+  -- Some visitors in the queue have given up: the silent ones, and others who are not noticed yet.
   local head = redis_call('ZRANGE', WAITING, '0', '0', 'WITHSCORES')
-  local unseen_ms = math.min(lag_ms, now - tonumber(head[2] or 0) / 1000)
-  return leaving, (1 - silent / math.max(1, waiting)) / (1 + leaving * unseen_ms)
+  local unknown_ms = math.min(lag_ms, now - tonumber(head[2] or 0) / 1000)
+  return leaving, (1 - silent / math.max(1, waiting)) / (1 + leaving * unknown_ms)
 end
 
--- Returns how long it takes until the room is exactly full, ms, and the rate of calls until then,
--- per ms. From then on, each session that ends frees a slot for one call. Until then, a room whose
--- cap was lowered empties down to the cap, and a room whose rate is limited (`limit`, per ms) fills
--- up at that rate. `hold_ms`: how long a session lasts.
+-- Returns two values:
+--   the time until the room is exactly full, in ms
+--   the rate of calls until then, per ms
+-- After that time, each session that ends frees a slot for one call. Before, a room whose cap was
+-- lowered empties down to the cap, and a room with a rate limit (`limit`, per ms) fills up at that
+-- rate. `hold_ms`: how long a session lasts.
 local function estimate_transition(hold_ms, limit)
   local active = size(ACTIVE)
   if active > cap then return hold_ms * math.log(active / cap), 0 end
-  local most = limit * hold_ms
-  if active == cap or most <= cap or most == math.huge then return 0, 0 end
-  return hold_ms * math.log((most - active) / (most - cap)), limit
+  local limited_active = limit * hold_ms -- the number of sessions that the limit allows in the end
+  if active == cap or limited_active <= cap or limited_active == math.huge then return 0, 0 end
+  return hold_ms * math.log((limited_active - active) / (limited_active - cap)), limit
 end
 
 local function compute_pace()
@@ -50,9 +55,9 @@ local function compute_pace()
   return pace
 end
 
--- Returns the pace. `is_known` is false if nobody is called now. The pace is computed once in a
--- batch, and again after a newcomer took a free slot. A library caches it for PACE_MS, as long as
--- the number of sessions stays the same and the number of waiting visitors about the same.
+-- Returns the pace, whose `is_known` is false if nobody is called now. The pace is computed once in
+-- a batch, and again after a newcomer took a free slot. A library caches the pace for PACE_MS, as
+-- long as the number of sessions stays the same and the number of waiting visitors about the same.
 local PACE_MS = 100
 local UNKNOWN = {is_known = false}
 function get_pace()

@@ -50,13 +50,13 @@ end
 local function remove_addresses(limit)
   local from = stats.address_at or 0
   local members = redis_call('ZRANGE', ADDRESSES, int(from), int(from + limit - 1))
-  local gone = {}
+  local old_members = {}
   for _, member in ipairs(members) do
     local visitor = string.match(member, '~(.*)$')
-    if not counts_for_address(visitor) then gone[#gone + 1] = member end
+    if not counts_for_address(visitor) then old_members[#old_members + 1] = member end
   end
-  if #gone > 0 then redis_call('ZREM', ADDRESSES, unpack(gone)) end
-  local more = #members == limit
-  stats.address_at = more and from + #members - #gone or 0
-  return more
+  if #old_members > 0 then redis_call('ZREM', ADDRESSES, unpack(old_members)) end
+  local has_more = #members == limit
+  stats.address_at = has_more and from + #members - #old_members or 0
+  return has_more
 end

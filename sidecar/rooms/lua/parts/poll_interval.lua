@@ -1,12 +1,12 @@
--- Decides in what time a waiting page polls again.
+-- Decides after what time a waiting page polls again.
 local poll_interval_ms
 do
 -- Visitors with fewer visitors ahead than this poll often, even in a slow queue.
 local NEAR_THE_HEAD = 5
 
--- Returns the poll interval, ms: heartbeat_interval if it is set, else a tenth of `wait` (ms; nil
--- if unknown), from 2 s to 60 s. `jitter`, from 0 to 1, adds up to a quarter, so that visitors who
--- joined together do not poll together.
+-- Returns the poll interval, in ms: heartbeat_interval if it is set, else a tenth of `wait` (ms;
+-- nil: unknown), from 2 s to 60 s. `jitter`, from 0 to 1, adds up to a quarter, so that visitors
+-- who joined together do not poll together.
 function poll_interval_ms(ahead, wait, jitter)
   if phase == PREQUEUE then
     -- At the opening all visitors want to learn their position. Spread their polls over a time in

@@ -30,9 +30,11 @@ local function remove_arrivals(visitors)
   if is_by_arrival and #visitors > 0 then redis_call('ZREM', ARRIVALS, unpack(visitors)) end
 end
 
--- Returns how many visitors are called before a visitor with this order and rank in `waiting`; in a
--- room with sub-queues also how many of them are in the same one, its index (from 1), and the total
--- length of the sub-queues before it.
+-- Returns for a visitor with this order and rank in `waiting`:
+--   how many visitors are called before
+--   how many visitors are ahead in the visitor's sub-queue, or in `waiting` if there is none
+--   the number of the sub-queue, from 1; nil if there is none
+--   the total length of the sub-queues before it; nil if there is none
 local function count_calls(order, rank)
   local line, before_line = sub_queue_of(order), 0
   if not line then return rank, rank end
@@ -41,9 +43,11 @@ local function count_calls(order, rank)
   return count_calls_before(line, ahead, rank), ahead, line, before_line
 end
 
--- Returns how many visitors are shown as ahead of a visitor with this rank in `waiting`, how many
--- are called before, and in a room with sub-queues the index of the sub-queue (from 0) and its
--- length.
+-- Returns for a visitor with this rank in `waiting`:
+--   how many visitors are shown as ahead
+--   how many visitors are called before
+--   the index of the visitor's sub-queue, from 0; nil if there is none
+--   the length of that sub-queue; nil if there is none
 local function find_shown_position(visitor, order, rank, joined)
   if room.is_plain then return rank, rank end
   order = tonumber(order)

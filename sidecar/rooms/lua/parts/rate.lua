@@ -5,10 +5,10 @@
 -- Fills the bucket, and returns how many tokens it has; math.huge if there is no limit.
 local function refill_tokens()
   if not per_minute then return math.huge end
-  local most = math.max(1, per_minute / 30)
+  local max_tokens = math.max(1, per_minute / 30)
   local since = math.max(0, now - (stats.tokens_at or 0)) -- a failover may set the clock back
-  local filled = (stats.tokens or most) + since * per_minute / 60000
-  stats.tokens = math.min(most, filled)
+  local tokens = (stats.tokens or max_tokens) + since * per_minute / 60000
+  stats.tokens = math.min(max_tokens, tokens)
   stats.tokens_at = now
   return stats.tokens
 end
@@ -18,7 +18,7 @@ local function spend_token()
 end
 
 -- Returns how many visitors can be called or admitted before a session ends. With a rate limit the
--- number may have a fraction, because the bucket fills evenly.
+-- number may be fractional, because the bucket fills evenly.
 local function count_free_slots()
   local free = cap - size(ACTIVE)
   return math.max(0, math.min(free, refill_tokens()))

@@ -8,9 +8,10 @@
 -- positions are unknown. 2: nobody is called either, until `recovers_until`.
 local stage, recovers_until
 
--- Returns three values: the longest poll interval that any visitor may have, ms; the longest poll
--- interval near the head of the queue (of as many visitors as could be called at once), ms; and
--- whether an event that has just opened makes these intervals longer.
+-- Returns three values:
+--   the longest poll interval that any visitor may have, ms
+--   the longest poll interval of the visitors near the head, who could be called at once, ms
+--   whether an event that has just opened makes these intervals longer
 local function get_longest_intervals()
   local longest_ms, near_ms = 60000, math.min(60000, session_ms / 8)
   if room.heartbeat_interval then
@@ -27,31 +28,30 @@ local function get_longest_intervals()
   return longest_ms, near_ms, is_opening
 end
 
--- Decides whether the room is in a recovery, and sets `stage` and `recovers_until`. `near`: the
--- longest poll interval that the replica has told visitors near the head, in ms. `known`:
--- known_since. `promised`: promised_since.
-local function begin_recovery(near, known, promised)
-  local born, before = stats.born, stats.recovery or 0
-  if stats.known then known = math.min(known or stats.known, stats.known) end
-  local recovery, is_emptied = before, false
-  if known and known < born then
+-- Decides whether the room is in a recovery, and sets `stage` and `recovers_until`. `told_near_ms`:
+-- the longest poll interval that the replica has told visitors near the head.
+local function begin_recovery(told_near_ms, known_since, promised_since)
+  local born, last_recovery = stats.born, stats.recovery or 0
+  if stats.known then known_since = math.min(known_since or stats.known, stats.known) end
+  local recovery, is_emptied = last_recovery, false
+  if known_since and known_since < born then
     is_emptied = now - born < 2 * BACKOFF_MS
     recovery = math.max(recovery, born)
   end
-  if promised and promised > recovery then recovery = now end
+  if promised_since and promised_since > recovery then recovery = now end
   stage, recovers_until = 0, -math.huge
-  local is_over = recovery == before and now - recovery > room.recovery_over_ms
+  local is_over = recovery == last_recovery and now - recovery > room.recovery_over_ms
   if recovery == 0 or is_over then return end
-  if recovery > before then
+  if recovery > last_recovery then
     stats.near = is_emptied and -1 or 0
     if stats.lost_since then stats.lost_since = now end -- the old value is of an earlier recovery
   end
   recovery = math.min(recovery, now)
-  if recovery ~= before then stats.recovery = recovery end
+  if recovery ~= last_recovery then stats.recovery = recovery end
 
   -- If a replica has told visitors near the head a poll interval, the recovery lasts two intervals,
   -- so that they have two chances to come back. Else it lasts until even pages that back off poll.
-  if is_emptied and (near or -1) > (stats.near or -1) then stats.near = near end
+  if is_emptied and (told_near_ms or -1) > (stats.near or -1) then stats.near = told_near_ms end
   local longest_ms, near_ms, is_opening = get_longest_intervals()
   local enough_ms = 1.05 * math.max(60000, near_ms) + 2000
   if (stats.near or -1) >= 0 then
@@ -68,14 +68,14 @@ local function begin_recovery(near, known, promised)
   end
 end
 
--- Begins a recovery if Redis has older data than the replica has seen, because a backup was
+-- Begins a recovery if Redis has older data than the replica has read before, because a backup was
 -- restored or a failover lost the latest writes. Visitors who were admitted after the time of the
--- data are known only by their passes. `seen_ms`: the latest `measured_at` that the replica has
--- seen.
-local function recover_from_older_data(seen_ms, near, known)
+-- data are known only by their passes. `latest_ms`: the latest `measured_at` that the replica has
+-- read. The other parameters: as in begin_recovery().
+local function recover_from_older_data(latest_ms, told_near_ms, known_since)
   local measured_at = stats.measured_at
-  if not measured_at or not seen_ms or seen_ms <= measured_at then return end
+  if not measured_at or not latest_ms or latest_ms <= measured_at then return end
   count('behind')
-  begin_recovery(near, known, now)
+  begin_recovery(told_near_ms, known_since, now)
   stats.lost_since = measured_at
 end

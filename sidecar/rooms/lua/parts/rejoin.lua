@@ -2,10 +2,11 @@
 -- @include "rooms/parts/places_per_address"
 -- Restores lost places. The visitor's signed ticket contains the order of the place.
 
--- Restores the place of a visitor who sends a heartbeat but has no place. Returns 0 if the visitor
--- has a place or a session now, nil if the ticket is void or the place expired too long ago, FULL
--- if the IP address has all its places. After Redis was emptied it is not known who has polled
--- since, so for a while all older tickets are valid.
+-- Restores the place of a visitor who sends a heartbeat but has no place. After Redis was emptied,
+-- it is not known who has polled since then, so for a while all older tickets are valid. Returns:
+--   0 if the visitor has a place or a session now
+--   nil if the ticket is void, or if the place expired too long ago
+--   FULL if the IP address has all its places
 local function rejoin(visitor, order, ticket_epoch, joined, signed, address)
   if redis_call('ZSCORE', REVOKED, visitor) then return nil end
   if redis_call('ZSCORE', ACTIVE, visitor) then return 0 end
@@ -15,9 +16,9 @@ local function rejoin(visitor, order, ticket_epoch, joined, signed, address)
   local was_lost = joined < emptied
   local polled = math.max(signed == 0 and now or signed, outage_end, was_lost and emptied or 0)
   -- A polling visitor's ticket is at most 300,000 ms old (visitors/model.py: TICKET_RENEW_MS).
-  local most_ms = room.rejoin_ms + 300000
-  if now - polled > most_ms then return nil end
-  if not (was_lost and now - emptied <= most_ms) and has_max_places(address) then
+  local max_ms = room.rejoin_ms + 300000
+  if now - polled > max_ms then return nil end
+  if not (was_lost and now - emptied <= max_ms) and has_max_places(address) then
     count('refused_address')
     return FULL
   end

@@ -9,12 +9,12 @@
 -- sorted set `reserved`, and the time of the next poll in `due`.
 local reserved = {} -- the functions that other fragments use
 do
--- The largest share of the slots that may be kept at the same time.
-local MAX_SHARE = 0.05
+-- The largest share of the slots that may be kept for reservations at the same time.
+local MAX_KEPT_SHARE = 0.05
 -- A slot is kept as soon as only this many more slots become free before the visitor's poll.
 local LEAD_SLOTS = 3
 -- How many more slots this script may keep.
-local remaining
+local remaining_slots
 
 -- Counts and logs that a visitor at the head of the queue was dropped as silent. Returns false.
 function reserved.record_silent(visitor, due)
@@ -27,26 +27,29 @@ end
 -- would come too late for their polls. `dues`: when these visitors poll next, the soonest first.
 local function count_needed_slots(dues)
   local ends, held_ms = read_hold_times()
-  local each_ms = math.max(held_ms / ends / cap, per_minute and 60000 / per_minute or 0)
-  local most = 0
+  local ms_per_slot = math.max(held_ms / ends / cap, per_minute and 60000 / per_minute or 0)
+  local needed = 0
   for i, due in ipairs(dues) do
-    most = math.max(most, i - 1 + LEAD_SLOTS - math.max(0, due - now) / each_ms)
+    needed = math.max(needed, i - 1 + LEAD_SLOTS - math.max(0, due - now) / ms_per_slot)
   end
-  return math.max(0, math.min(math.ceil(most), #dues, remaining))
+  return math.max(0, math.min(math.ceil(needed), #dues, remaining_slots))
 end
 
--- Returns whether a visitor at the head of the queue needs a slot now, and counts it as kept if so.
+-- Returns whether a visitor at the head of the queue needs a slot now. If so, counts the slot as
+-- kept.
 function reserved.take_slot_if_needed(due)
-  local is_wanted = count_needed_slots({due}) > 0
-  if is_wanted then remaining = remaining - 1 end
-  return is_wanted
+  local is_needed = count_needed_slots({due}) > 0
+  if is_needed then remaining_slots = remaining_slots - 1 end
+  return is_needed
 end
 
--- Returns the visitors who have a reservation but no slot yet, as rows {visitor, due, order}, the
--- soonest poll first; and how many of them need a slot now. Removes the reservations of visitors
--- who are back in the queue, have a session, are silent, or have left.
+-- Removes the reservations of visitors who are back in the queue, have a session, are silent, or
+-- have left. Returns two values:
+--   the visitors who have a reservation but no slot yet, as rows {visitor, due, order}, sorted by
+--   the time of the next poll
+--   how many of these visitors need a slot now
 function reserved.find_without_slot()
-  remaining = math.max(1, math.floor(MAX_SHARE * cap))
+  remaining_slots = math.max(1, math.floor(MAX_KEPT_SHARE * cap))
   local visitors, orders = queue.split(
     redis_call('ZRANGE', RESERVED, 0, LOOP_LIMIT - 1, 'WITHSCORES'))
   local rows = {}
@@ -55,7 +58,7 @@ function reserved.find_without_slot()
   local active, admitted = queue.scores_of(ACTIVE, visitors), queue.scores_of(ADMITTED, visitors)
   for i, visitor in ipairs(visitors) do
     if active[i] and not admitted[i] and not waiting[i] then
-      remaining = remaining - 1
+      remaining_slots = remaining_slots - 1
     elseif waiting[i] or active[i] or not dues[i] then
       redis_call('ZREM', RESERVED, visitor)
       if not waiting[i] then redis_call('ZREM', DUE, visitor) end
@@ -70,11 +73,11 @@ function reserved.find_without_slot()
   table.sort(rows, function(one, other)
     return one[2] < other[2] or one[2] == other[2] and one[3] + 0 < other[3] + 0
   end)
-  local soonest = {}
-  for i, row in ipairs(rows) do soonest[i] = row[2] end
-  local need = count_needed_slots(soonest)
-  remaining = remaining - need
-  return rows, need
+  local next_polls = {}
+  for i, row in ipairs(rows) do next_polls[i] = row[2] end
+  local needed_slots = count_needed_slots(next_polls)
+  remaining_slots = remaining_slots - needed_slots
+  return rows, needed_slots
 end
 
 -- Puts a visitor who polls and has a reservation back to the head of the queue. Returns whether the

@@ -1,11 +1,12 @@
 -- @include "visitors/members"
 -- @include "visitors/pending_writes"
 -- Begins every room script: reads the arguments, the settings and the numbers in `stats`.
--- KEYS  1 waiting  2 due  3 active  4 admitted  5 revoked  6 spent  7 polls  8 config  9 stats
---       10 events  11 arrivals  12 drawn  13 reserved; enter and beat have also
---       14 addresses, enter 15 grants, and all but enter, beat and renew 16 moved  17 replicas
---       18 log  19 minutes  20 look
---       (names and types: rooms/redis_keys.py)
+-- KEYS  (names and types: rooms/redis_keys.py)
+--       all scripts: 1 waiting  2 due  3 active  4 admitted  5 revoked  6 spent  7 polls  8 config
+--       9 stats  10 events  11 arrivals  12 drawn  13 reserved
+--       all but renew: 14 addresses
+--       all but renew and beat: 15 grants
+--       all but renew, beat and enter: 16 moved  17 replicas  18 log  19 minutes  20 look
 -- ARGV  1 now in ms, or '' for Redis' own time (tests override it)
 --       2 the room's settings from the settings file, JSON; the config hash overrides them
 --       3 near  4 known_since  5 promised_since; each '' if the replica does not know it
@@ -13,7 +14,7 @@
 local WAITING, DUE, ACTIVE, ADMITTED, REVOKED, SPENT, ADDRESSES, REPLICAS, POLLS
 local CONFIG, STATS, EVENTS, LOG, MINUTES, ARRIVALS, DRAWN, RESERVED, GRANTS, MOVED, LOOK
 
--- How many members one loop of a script handles; the next script handles the rest.
+-- The maximum number of members that one loop of a script handles. The next script continues.
 local LOOP_LIMIT = 150
 
 -- Returns the ids of a batch's visitors: every `step`th argument from ARGV[6] on.

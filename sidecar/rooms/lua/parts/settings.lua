@@ -32,8 +32,8 @@ local function add_derived_settings(settings)
   return settings
 end
 
--- Decodes the settings file's settings (`text`, JSON) and overrides them with a flat list of names
--- and JSON values.
+-- Decodes the settings file's settings (`text`, JSON), and overrides them with the values in
+-- `overrides`, a flat list of names and JSON values. Returns the settings.
 local function decode_settings(text, overrides)
   local settings = cjson.decode(text)
   settings.epoch, settings.revision = 0, 0
@@ -47,20 +47,20 @@ end
 
 -- The cached settings of each room, by the text of the settings file's settings, because replicas
 -- may have different files for a while. At most 500 are cached.
-local decoded, decoded_number = {}, 0
+local settings_cache, cached_number = {}, 0
 local function load_settings(text)
   local overrides = redis_call('HGETALL', CONFIG)
   local overrides_text = table.concat(overrides, '\n')
-  local of_room = decoded[CONFIG]
-  local cached = of_room and of_room[text]
-  if cached and cached.overrides_text == overrides_text then return cached.settings end
+  local room_cache = settings_cache[CONFIG]
+  local entry = room_cache and room_cache[text]
+  if entry and entry.overrides_text == overrides_text then return entry.settings end
   local settings = decode_settings(text, overrides)
-  if decoded_number >= 500 then
-    decoded, decoded_number = {}, 0
+  if cached_number >= 500 then
+    settings_cache, cached_number = {}, 0
   end
-  decoded[CONFIG] = decoded[CONFIG] or {}
-  decoded[CONFIG][text] = {overrides_text = overrides_text, settings = settings}
-  decoded_number = decoded_number + 1
+  settings_cache[CONFIG] = settings_cache[CONFIG] or {}
+  settings_cache[CONFIG][text] = {overrides_text = overrides_text, settings = settings}
+  cached_number = cached_number + 1
   return settings
 end
 

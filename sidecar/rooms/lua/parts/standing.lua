@@ -3,15 +3,19 @@
 -- @include "rooms/parts/poll_interval"
 -- @include "rooms/parts/place"
 -- @include "rooms/parts/unused_session"
--- Makes the reply about one visitor, as rooms/store/replies.py reads it. Times are in ms.
--- {ADMITTED_NOW, order, when the session began, when the pass expires}
--- {WAITING_SHORT, order, how many visitors are ahead, time until the next poll, expected wait (-1:
---   unknown)}
--- {WAITING_LONG, the same four values, time until the visitor may poll again after too many polls
---   (0: not limited), how many visitors are called before, index of the sub-queue (-1: none), its
---   length, 1 if the visitor got a class}, if one of the last five values is not the default
--- {GONE, FULL, REJECTED or GIVEN_UP, time until the next poll}. Only leave.lua returns GIVEN_UP:
---   the visitor is gone, and had a place or a session.
+-- Makes the reply about one visitor, as rooms/store/replies.py reads it. The first value is the
+-- kind of the reply. Times are in ms.
+-- ADMITTED_NOW:   order, when the session began, when the pass expires
+-- WAITING_SHORT:  order, how many visitors are ahead, time until the next poll, expected wait (-1:
+--                 unknown)
+-- WAITING_LONG:   the same four values, and five others, if not all of these are defaults:
+--                 time until a visitor over poll_limit may poll again (0: not over it)
+--                 how many visitors are called before (the same number as are ahead)
+--                 index of the sub-queue (-1: none)
+--                 length of the sub-queue (-1: none)
+--                 1 if the visitor got a class, else 0
+-- GONE, FULL, REJECTED, GIVEN_UP:  time until the next poll. GIVEN_UP, which only leave.lua
+--                 returns, means that the visitor is gone and had a place or a session.
 local ADMITTED_NOW, WAITING_SHORT, WAITING_LONG = 1, 0, 2
 local GONE, FULL, REJECTED, GIVEN_UP = -1, -2, -3, -4
 
@@ -48,8 +52,8 @@ local function make_waiting_reply(order, ahead, calls, refresh, wait, limited, l
     is_classed and 1 or 0}
 end
 
--- Returns the reply to a waiting or called visitor who has just polled, and stores when the next
--- poll is due. `limited`: how long the visitor must not poll, in ms. `score`: as in
+-- Returns the reply to a waiting or called visitor who has just polled, and stores the time at
+-- which the next poll is due. `limited`: how long the visitor must not poll, in ms. `score`: as in
 -- find_rare_interval_ms().
 local function reply_to_poll(visitor, order, limited, jitter, joined, score)
   local rank = redis_call('ZRANK', WAITING, visitor)
@@ -75,10 +79,16 @@ local function reply_to_poll(visitor, order, limited, jitter, joined, score)
   return make_waiting_reply(order, ahead, calls, refresh, wait, limited, line, length)
 end
 
--- Ends the script and returns its whole reply: now, number of waiting visitors, number of sessions,
--- epoch, stage of the recovery, relative error of the rate in thousandths, phase; then the values
--- of the reply about each visitor. The list is flat, because each nested table costs Redis as much
--- time as a command.
+-- Ends the script and returns its whole reply, as a flat list, because each nested table costs
+-- Redis as much time as a command:
+--   now
+--   number of waiting visitors
+--   number of sessions
+--   epoch
+--   stage of the recovery
+--   relative error of the rate, in thousandths
+--   phase
+--   then the values of the reply about each visitor
 local function finish_batch(replies)
   finish()
   local error_in_thousandths = math.floor(1000 * estimate_rate_error())

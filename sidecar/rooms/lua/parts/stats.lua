@@ -16,9 +16,9 @@ local function append_event(kind, visitor, cause, ...)
     'kind', kind, 'visitor', visitor, 'why', cause, 'at', int(now), ...)
 end
 
--- Adds an event to the stream and counts it. `kind`: joined, called, admitted, expired, left,
+-- Adds an event to the stream, and counts it. `kind`: joined, called, admitted, expired, left,
 -- released or graded. Further arguments are names and values for the history. Events of the kinds
--- expired and left are also counted by cause.
+-- `expired` and `left` are also counted by their causes.
 local function event(kind, visitor, cause, ...)
   count(kind)
   if kind == 'expired' or kind == 'left' then count(kind .. '_' .. cause) end

@@ -2,7 +2,7 @@
 -- Counts visitors in the room's sub-queues. A sub-queue is a range of orders in `waiting`; `line`
 -- is its number, from 1.
 
--- Returns how many visitors wait in each sub-queue. They are counted once in a script.
+-- Returns the lengths of all sub-queues, as a list. They are counted once in a script.
 local function get_sub_queue_lengths()
   if cache.lengths then return cache.lengths end
   flush()
@@ -37,8 +37,8 @@ local function count_calls_before(line, ahead, rank)
   return calls
 end
 
--- Returns how many visitors have an order before a sub-queue. `line`: nil in a room without
--- sub-queues.
+-- Returns how many waiting visitors have a smaller order than all visitors of a sub-queue. `line`:
+-- nil in a room without sub-queues.
 local function count_ahead_of_sub_queue(line)
   if not line then return 0 end
   return line > 1 and count_below(WAITING, order_range(line)) or count_drawn_places()

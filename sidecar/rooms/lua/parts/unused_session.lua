@@ -1,7 +1,7 @@
 -- @include "rooms/parts/admit"
 -- @include "rooms/parts/unused"
--- Handles unused sessions, of newcomers who were admitted at once and have not sent the pass yet.
--- If slots are scarce, such a session ends early.
+-- Handles unused sessions: those of newcomers who were admitted at once and have not sent their
+-- passes yet. If slots are scarce, such a session ends early.
 local are_slots_scarce, get_unused_end, admit_unused
 do
 -- Returns whether slots are scarce: somebody waits, or 90 % of the slots are taken.
@@ -14,9 +14,9 @@ function get_unused_end(started)
   return compute_pass_end(started, started) + room.session_grace_ms
 end
 
--- Begins or extends an unused session. If slots are scarce, it will end after claim_window, but not
--- before `old_end`, its end until now (nil: it is new or has just ended). Returns when the pass
--- ends, in ms.
+-- Begins or extends an unused session. If slots are scarce, the session will end after
+-- claim_window, but not before `old_end`, the end that it has had until now (nil: it is new or has
+-- just ended). Returns the time, in ms, at which the pass ends.
 function admit_unused(visitor, started, old_end)
   local latest = get_unused_end(started)
   local ends = latest - room.session_grace_ms

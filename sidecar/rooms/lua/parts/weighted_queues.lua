@@ -2,16 +2,16 @@
 -- Chooses who is called next: the visitor with the smallest order or, if sub-queues have weights,
 -- the head of the sub-queue whose turn it is. The rule is Tijdeman's for the chairman assignment
 -- problem (R. Tijdeman, Discrete Mathematics 32, 1980). For each call, every sub-queue that is not
--- empty gets its share of one call as credit. Among those with enough credit, the one that can wait
--- the least is called, and pays one call. As long as the same sub-queues are not empty, each has
--- always had its share of the calls, to within one call. stats.credit_n is the credit of sub-queue
--- n, 0 if it is empty.
+-- empty gets its share of one call as credit. Among the sub-queues with enough credit, the one that
+-- can wait the least gets the call, and pays one call of credit. As long as the same sub-queues are
+-- not empty, each has always had its share of the calls, to within one call. stats.credit_n is the
+-- credit of sub-queue n, 0 if it is empty.
 local store_credits, pop_heads
 do
 local new_credits -- the credits to store if the visitor who was popped last is called
 
--- Returns the number of the sub-queue whose turn it is, and the credits of all after its call; nil
--- if all are empty.
+-- Returns the number of the sub-queue whose turn it is, and the credits of all sub-queues after its
+-- call; nil if all are empty.
 local function choose_sub_queue()
   local total, nonempty = 0, 0
   for n, length in ipairs(get_sub_queue_lengths()) do
@@ -40,8 +40,8 @@ local function choose_sub_queue()
   return best, credits
 end
 
--- Stores the credits after a call. It is not called for a visitor who is dropped as silent, so the
--- credits then stay the same.
+-- Stores the credits after a call. If a visitor is dropped as silent, this function is not called,
+-- and the credits stay the same.
 function store_credits()
   for n, credit in pairs(new_credits or {}) do
     stats['credit_' .. n] = credit
@@ -60,20 +60,20 @@ local function pop_from_sub_queue()
   return queue.split(head)
 end
 
--- Pops visitors from the head of `waiting` as queue.pop_heads() does; but from weighted sub-queues,
--- pops one at a time.
-function pop_heads(waiting, most)
+-- Pops visitors from the head of `waiting`, and returns the same values as queue.pop_heads(). From
+-- weighted sub-queues, pops one visitor at a time.
+function pop_heads(waiting, max_count)
   new_credits = nil
-  local drawn_first = is_weighted and count_drawn_places()
-  if drawn_first then most = math.max(1, math.min(most, drawn_first)) end
+  local drawn_places = is_weighted and count_drawn_places()
+  if drawn_places then max_count = math.max(1, math.min(max_count, drawn_places)) end
   local visitors, orders
-  if drawn_first == 0 then
+  if drawn_places == 0 then
     visitors, orders = pop_from_sub_queue()
   else
-    visitors, orders = queue.pop_heads(waiting, most)
+    visitors, orders = queue.pop_heads(waiting, max_count)
   end
   forget_size(waiting)
   remove_arrivals(visitors)
-  return visitors, orders, most
+  return visitors, orders, max_count
 end
 end
