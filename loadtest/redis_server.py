@@ -127,7 +127,7 @@ class Meter:
 def room_store(redis: Redis, name: str, settings: RoomSettings, **more: Any) -> RoomStore:
     """Create the store of a room. `more` is for RoomStore."""
     more = {"clock": StoreClock(), "timeout_s": 60, **more}
-    return RoomStore(redis, name, settings=settings.for_scripts(), **more)
+    return RoomStore(redis, name, settings=settings.get_script_settings(), **more)
 
 
 @asynccontextmanager

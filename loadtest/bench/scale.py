@@ -149,7 +149,7 @@ async def _sweep(
     async with server.cost("sweep") as meter:
         while more:
             swept = await meter.script(store.sweep())
-            removed, more = removed + swept.waiting, swept.more
+            removed, more = removed + swept.waiting, swept.has_more
             meter.cost.visitors += swept.waiting
     return removed
 

@@ -140,7 +140,7 @@ def _create_recorder(
     redis: Any, history: History, name: str
 ) -> tuple[Recorder, WaitingRoom, EventStream]:
     settings, clock = RoomSettings(total_active_users=1), StoreClock()
-    scripts = settings.for_scripts(events_kept=10_000_000)
+    scripts = settings.get_script_settings(events_kept=10_000_000)
     store = RoomStore(redis, name, settings=scripts, clock=clock, timeout_s=5)
     room = WaitingRoom(name, settings, Tokens(name, ["k" * 32], clock), store, clock)
     stream = EventStream(redis, name, owner="one", timeout_s=5)

@@ -94,8 +94,8 @@ def _find_problems(room: WaitingRoom, file: RoomSettings) -> Iterator[str]:
     """Yield why a room cannot take these settings while it runs. The changes made at run time stay
     in force, so they must be allowed together with the file's settings."""
     overrides = room.snapshot.overrides if room.snapshot else {}
-    _, known = room.file_settings.overridden(overrides)  # those are ignored already
-    settings, problems = file.overridden(overrides)
+    _, known = room.file_settings.with_valid_overrides(overrides)  # those are ignored already
+    settings, problems = file.with_valid_overrides(overrides)
     for problem in problems:
         if problem not in known:
             yield f"rooms.{room.name}.{problem}, as changed at run time"

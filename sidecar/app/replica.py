@@ -340,13 +340,13 @@ def make_rooms(settings: Settings, redis: Store, metrics: Metrics) -> WaitingRoo
         # Each room has a clock, because the rooms of a Redis Cluster are on several servers.
         clock = StoreClock()
         tells_called = any(hook.is_about(name) for hook in call_hooks)
-        for_scripts = partial(
-            RoomSettings.for_scripts, events_kept=events_kept, tells_called=tells_called
+        get_script_settings = partial(
+            RoomSettings.get_script_settings, events_kept=events_kept, tells_called=tells_called
         )
         store = RoomStore(
             redis,
             name,
-            settings=for_scripts(room),
+            settings=get_script_settings(room),
             clock=clock,
             observer=metrics.observer,
             timeout_s=settings.store_timeout,
@@ -364,7 +364,7 @@ def make_rooms(settings: Settings, redis: Store, metrics: Metrics) -> WaitingRoo
                 settings.secret_keys,
                 DrawsStore(redis, name, timeout_s=settings.store_timeout),
             ),
-            for_scripts=for_scripts,
+            get_script_settings=get_script_settings,
         )
 
     return WaitingRooms(make_room(name, room) for name, room in settings.rooms.items())

@@ -86,7 +86,7 @@ def preview(
         _check_name("state", state, previews.STATES)
     _check_name("room", name, configured.rooms)
     pairs = read_pairs(changes, "SETTING=VALUE after --set, such as accent=#c2410c")
-    settings = configured.rooms[name].changed(pairs)
+    settings = configured.rooms[name].with_overrides(pairs)
     static = configured.static_dir or find_share("static")
     template = Page(static)
     _check_name("language", page_options["language"], template.languages.tags)

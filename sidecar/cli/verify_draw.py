@@ -65,7 +65,7 @@ def verify_draw(source: str, save: str | None, *, as_json: bool, **expected: str
             raise click.ClickException(f"{save}: {error.strerror}") from None
     with progress("computing the draw again"):
         checks = verify(draw, record.places, **expected)
-    is_right = draw.secret is not None and all(check.holds for check in checks)
+    is_right = draw.secret is not None and all(check.is_passed for check in checks)
     if as_json:
         document = {"draw": draw.model_dump(mode="json"), "is_right": is_right}
         print_json({**document, "checks": [asdict(check) for check in checks]})
@@ -74,8 +74,8 @@ def verify_draw(source: str, save: str | None, *, as_json: bool, **expected: str
         f"{draw.room}, {draw.event}: {len(record.places)} places, commitment {draw.commitment}"
     )
     for check in checks:
-        verdict = add_colour("right", "green") if check.holds else add_colour("WRONG", "red")
-        click.echo(f"{verdict}  {check.what:<10}  {check.says}")
+        verdict = add_colour("right", "green") if check.is_passed else add_colour("WRONG", "red")
+        click.echo(f"{verdict}  {check.subject:<10}  {check.explanation}")
     if draw.secret is None:
         raise click.ClickException(
             f"nothing is drawn yet: note the commitment, and come back after {draw.revealed_at}"

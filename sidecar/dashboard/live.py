@@ -21,8 +21,8 @@ from sidecar.rooms.endpoints.visitors import list_waiting_visitors
 from sidecar.rooms.openings import RoomEvent
 from sidecar.rooms.service import WaitingRoom, WaitingRooms
 from sidecar.rooms.statistics import (
-    ABANDONED,
-    ENDED,
+    ABANDONMENTS,
+    ENDED_SESSIONS,
     HOUR_MS,
     MINUTE_MS,
     compute_growth,
@@ -219,14 +219,14 @@ class Live(LongPolls):
 
     async def _read_head(self, room: WaitingRoom) -> list[dict[str, Any]]:
         """Return the head of the queue. A pre-queue has no head: its random order is secret."""
-        if room.settings.moments(room.clock.now_ms()).phase is Phase.PREQUEUE:
+        if room.settings.schedule_at(room.clock.now_ms()).phase is Phase.PREQUEUE:
             return []
         rows = await list_waiting_visitors(room, start=0, limit=HEAD_SHOWN)
         return [row.model_dump(by_alias=True) for row in rows]
 
     def _describe_room(self, room: WaitingRoom) -> dict[str, Any]:
         snapshot, settings, now_ms = room.snapshot, room.settings, room.clock.now_ms()
-        moments = settings.moments(now_ms)
+        schedule = settings.schedule_at(now_ms)
         is_away = room.store.is_away or snapshot is None or now_ms - snapshot.now_ms > MAX_AGE_MS
         acts, _ = self._acts.get(room.name, ([], []))
         from_store: dict[str, Any] = {}
@@ -248,9 +248,9 @@ class Live(LongPolls):
             "mode": settings.mode,
             "cap": settings.find_cap(snapshot.learned if snapshot else None),
             "stopped": find_stop(acts, settings, room.file_settings),
-            "phase": moments.phase,
-            "event": _describe_event(moments.event),
-            "coming": _describe_event(moments.coming),
+            "phase": schedule.phase,
+            "event": _describe_event(schedule.event),
+            "coming": _describe_event(schedule.next_event),
             "classes": list(settings.classes),
             "away": is_away,
             "on_store_failure": settings.on_store_failure,
@@ -282,7 +282,7 @@ class Live(LongPolls):
         increases = compute_growth(counters, before)
         scale = 60_000 / (now_ms - since_ms)
         counted = {"joined": ["joined"], "admitted": ["admitted"]}
-        counted |= {"abandoned": [*ABANDONED], "ended": [*ENDED]}
+        counted |= {"abandoned": [*ABANDONMENTS], "ended": [*ENDED_SESSIONS]}
         return {
             rate: scale * sum(increases.get(name, 0) for name in names)
             for rate, names in counted.items()

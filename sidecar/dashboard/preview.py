@@ -56,7 +56,7 @@ async def show_preview(request: web.Request) -> web.Response:
         return problem(404, "Not Found", detail="Unknown room, state or language.")
     tried, configured = await _read_tried_settings(request), room.file_settings
     values = {name: value or getattr(configured, name) for name, value in tried.items()}
-    settings = room.settings.changed(values)
+    settings = room.settings.with_overrides(values)
     nonce, site = secrets.token_urlsafe(16), settings.public_url or ""
     scheme = query["scheme"] if query.get("scheme") in {"light", "dark"} else ""
     template = request.app[TEMPLATES].find(settings.template) if settings.template else None

@@ -25,7 +25,7 @@ from sidecar.leases.service import LEASES, TemplateLeases
 from sidecar.limits.service import LIMITS
 from sidecar.rooms.endpoints.visitors import find_state
 from sidecar.rooms.service import ROOMS, WaitingRoom
-from sidecar.rooms.store.lists import SEARCHED
+from sidecar.rooms.store.lists import SEARCHED_SETS
 from sidecar.visitors.tokens import is_visitor_id
 from sidecar.visitors.visitor_number import read_number, visitor_number
 from sidecar.webhooks.service import WEBHOOKS
@@ -147,7 +147,7 @@ def _make_steps(request: web.Request, query: str) -> Iterator[tuple[int, Step]]:
     number = read_number(query)
     for room in request.app[ROOMS]:
         if number:
-            yield from ((1, partial(_scan_room, room, name, number)) for name in SEARCHED)
+            yield from ((1, partial(_scan_room, room, name, number)) for name in SEARCHED_SETS)
         elif is_visitor_id(query):
             yield 1, partial(_find_in_room, room, query)
     owners = list_owners(request)

@@ -25,8 +25,8 @@ async def get_verdict(
     *,
     may_join: bool = False,
 ) -> Answer:
-    """Return the verdict about a request, and count and time the request. `may_join`: a newcomer
-    joins the queue."""
+    """Return the verdict about a request, and count and time the request. With `may_join`, a
+    newcomer joins the queue."""
     started_s = time.perf_counter()
     metrics = request.app[METRICS]
     bearer = visitor_request.get_bearer(room, may_join=may_join)
@@ -54,8 +54,7 @@ def count_unknown(request: web.Request, name: str, endpoint: str) -> str:
     """Count a request for an unknown room or resource, and return the state to report.
 
     An unknown room is logged, because the proxy's configuration is wrong. An unknown resource of a
-    known template is not, because visitors can make up such names.
-    """
+    known template is not, because visitors can make up such names."""
     template = request.app[GATES].find_template_name(name)
     state = UNKNOWN_RESOURCE if template else UNKNOWN_ROOM
     if not template:

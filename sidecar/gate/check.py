@@ -2,8 +2,7 @@
 
 A response has no other status, because auth_request turns others into 500. It has no body, because
 a body costs the keepalive connection. It has at most one Set-Cookie, because nginx before 1.23 uses
-only the first.
-"""
+only the first."""
 
 import math
 import re
@@ -44,7 +43,7 @@ _STATUS = {
 #: How many seconds nginx may cache a verdict about a pass. nginx counts in whole seconds and may
 #: cache up to a second longer, so this is a second less than VERDICT_TTL_MS.
 _PASS_CACHE_S = str(VERDICT_TTL_MS // 1000 - 1)
-#: How many seconds nginx may cache a response that can change sooner (BRIEF_TTL_MS).
+#: How many seconds nginx may cache any other response (BRIEF_TTL_MS).
 BRIEF_CACHE_S = str(BRIEF_TTL_MS // 1000 - 1)
 #: The form of nginx's $msec: seconds since 1970 with three decimals.
 _MSEC = re.compile(r"[0-9]{9,11}\.[0-9]{3}\Z")
@@ -71,8 +70,7 @@ async def check(request: web.Request) -> web.Response:
     """Check whether a request may pass.
 
     This endpoint is for nginx's `auth_request`, with the visitor's own headers, such as Cookie and
-    Accept. All methods have the same effect. Responses have no body.
-    """
+    Accept. All methods have the same effect. Responses have no body."""
     headers = request.headers
     name = headers.get(_ROOM, "")
     room = request.app[GATES].find(name)
@@ -121,7 +119,7 @@ def _add_stamp(request: web.Request, room: Gate, answer: Answer, reply: dict[str
 
 
 def _set_clock_from_nginx(room: Gate, msec: str) -> None:
-    """Set the clock by nginx's $msec. The replica uses it until it gets the time from Redis."""
+    """Set the room's clock by nginx's $msec, until Redis has told the replica the time."""
     if _MSEC.match(msec) is None:
         return
     clock, was_doubtful = room.clock, room.clock.is_doubtful
@@ -150,8 +148,7 @@ def build_headers(room: Gate, answer: Answer, headers: Mapping[str, str]) -> dic
     if wait is not None:
         reply["X-Waitroom-Wait"] = str(wait.seconds)
     if room.settings.json_format == "cloudflare":
-        # The header is sent even if this request does not accept JSON, because nginx may use the
-        # cached response for requests that do.
+        # nginx may use the cached response for other requests, which accept JSON.
         document = build_document(room, answer)
         reply["X-Waitroom-Json"] = cloudflare.format_json(document, room.settings)
     return reply

@@ -4,8 +4,7 @@ A webhook sends the link to the site, which may send it on to its visitor.
 
 Opening the link changes nothing and sets no cookie, because programs open links in mail before
 people do. The page's button sets the ticket as a cookie. Then, if the visitor has been called, the
-verdict about the next request claims the call.
-"""
+verdict about the next request claims the call."""
 
 import html
 import math
@@ -59,7 +58,7 @@ class ClaimPage:
 
         self._template = Template(read("claim.html"))
         self.languages = Languages(static)
-        # Sites write their name into the waiting page.
+        # Sites write their names into waiting.html, and not into claim.html.
         self._site = read_site_name(read("waiting.html"))
 
     def render(
@@ -123,7 +122,7 @@ async def show_claim(request: web.Request) -> web.Response:
     This request changes nothing and sets no cookie. The button on the page sends the POST request.
     """
     room = room_of(request)
-    return _page_response(request, room, await _read_link(request, room))
+    return _make_page_response(request, room, await _read_link(request, room))
 
 
 @ENDPOINTS.post(
@@ -140,14 +139,13 @@ async def show_claim(request: web.Request) -> web.Response:
 async def take_claim(request: web.Request) -> web.Response:
     """Take over a place or a call in this browser.
 
-    The response sets the ticket as a cookie. The next request to the site claims the call.
-    """
+    The response sets the ticket as a cookie. The next request to the site claims the call."""
     room = room_of(request)
     link = await _read_link(request, room)
     # A POST caused by another site must not replace the place that this browser has.
     is_cross_site = VisitorRequest(request.headers, request.method).is_cross_site
     if link.view not in _OPEN_VIEWS or link.ticket is None or is_cross_site:
-        return _page_response(request, room, link)
+        return _make_page_response(request, room, link)
     request.app[METRICS].requests.count(room.name, "claim", "taken")
     headers = {**_HEADERS, "Location": read_next_of_link(request)}
     headers["Set-Cookie"] = format_cookie(request.headers, room, link.ticket)
@@ -191,7 +189,7 @@ async def _read_link(request: web.Request, room: WaitingRoom) -> _Link:
     return _Link("waiting" if is_recovering else "gone", ticket)
 
 
-def _page_response(request: web.Request, room: WaitingRoom, link: _Link) -> web.Response:
+def _make_page_response(request: web.Request, room: WaitingRoom, link: _Link) -> web.Response:
     request.app[METRICS].requests.count(room.name, "claim", link.view)
     claim_page = request.app[CLAIM_PAGE]
     language = claim_page.languages.choose(request.headers.get("Accept-Language"))

@@ -24,7 +24,7 @@ class Gate(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of a room, such as shop, or a template and its resource, such as seat~17."""
+        """The name of a room, such as shop, or of a template with its resource, such as seat~17."""
 
     @property
     def settings(self) -> RoomSettings: ...

@@ -40,15 +40,16 @@ def format_cookie(headers: Mapping[str, str], room: Gate, token: Token) -> str:
         lifetime_s += math.ceil(room.settings.max_extension or 0)
     else:
         lifetime_s = room.tokens.lifetime_ms // 1000
-    return _format(headers, room.tokens.cookie_name, room.tokens.write(token), lifetime_s)
+    text = room.tokens.write(token)
+    return _format_set_cookie(headers, room.tokens.cookie_name, text, lifetime_s)
 
 
 def format_stamp_cookie(headers: Mapping[str, str], stamp: str) -> str:
-    """Return the Set-Cookie header for a stamp, with one name for all rooms. The cookie outlives
-    the stamp, because it also shows nginx that the browser accepts cookies."""
-    return _format(headers, STAMP_COOKIE, stamp, _STAMP_COOKIE_S)
+    """Return the Set-Cookie header for a stamp. Its name is the same for all rooms. The cookie
+    outlives the stamp, because it also shows nginx that the browser accepts cookies."""
+    return _format_set_cookie(headers, STAMP_COOKIE, stamp, _STAMP_COOKIE_S)
 
 
-def _format(headers: Mapping[str, str], name: str, value: str, lifetime_s: int) -> str:
+def _format_set_cookie(headers: Mapping[str, str], name: str, value: str, lifetime_s: int) -> str:
     secure = secure_flag(headers)
     return f"{name}={value}; Max-Age={lifetime_s}; Path=/; HttpOnly; SameSite=Lax{secure}"

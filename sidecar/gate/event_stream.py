@@ -1,10 +1,8 @@
 """Server-sent events that tell waiting visitors their position, and when they are called.
 
 A stream replaces the browser's polls: each `status` event counts as a heartbeat, and can claim a
-call. A
-stream cannot set a cookie once it has begun, so the browser keeps its ticket and gets the pass with
-its next request.
-"""
+call. Once a stream has begun, it cannot set a cookie, so the browser keeps its ticket and gets the
+pass with its next request."""
 
 import asyncio
 import contextlib
@@ -67,7 +65,7 @@ class Streams(LongPolls):
 
     @contextlib.contextmanager
     def count_stream(self, visitor: str, stop: asyncio.Event) -> Iterator[None]:
-        """Count a new stream of the visitor while the block runs. Stop the oldest of too many."""
+        """Count a visitor's new stream while the block runs. End the oldest of too many streams."""
         stops = self._stop_events.setdefault(visitor, [])
         stops.append(stop)
         if len(stops) > MAX_PER_VISITOR:
@@ -113,8 +111,7 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
 
     There are streams only if `event_streams` is set. A stream does not join the queue: visitors
     without a place get one `status`, and the stream ends. If a stream ends before `called`, open
-    another, unless the state was `not_queued`.
-    """
+    another, unless the state was `not_queued`."""
     room = get_gate(request)
     streams, metrics = request.app[STREAMS], request.app[METRICS]
     if streams.limit == 0:

@@ -1,8 +1,7 @@
 """The endpoint /gate, for proxies that pass its refusal, the waiting page, on to the visitor.
 
 The path names the room, so that no header of a visitor can select another room. The status is 200
-for an admitted visitor, because Envoy accepts no other, and never 2xx for a refused one.
-"""
+for an admitted visitor, because Envoy accepts no other, and never 2xx for a refused one."""
 
 import html
 
@@ -40,7 +39,7 @@ _NOTICE = """<!DOCTYPE html>
 </html>
 """
 _NOT_FOUND = 'There is nothing at this address. <a href="/">Go to the home page.</a>'
-_FRAMED = """Here, your browser keeps no place in the queue. \
+_FRAME_NOTICE = """Here, your browser keeps no place in the queue. \
 <a href="{}" target="_top">Open the page</a>"""
 
 
@@ -76,13 +75,12 @@ async def gate(request: web.Request) -> web.Response:
     """Check whether a request may pass, and if not, return the response for the visitor.
 
     This endpoint is for proxies that pass a refusal on to the visitor. All methods have the same
-    effect. The path after the room's name is the path that the visitor requested.
-    """
+    effect. The path after the room's name is the path that the visitor requested."""
     headers = request.headers
     name = request.match_info["room"]
     room = request.app[GATES].find(name)
     if room is None:
-        return close_if_body(request, _unknown_response(request, name))
+        return close_if_body(request, _make_unknown_response(request, name))
     uri, method = _read_original_request(request, room)
     visitor_request = VisitorRequest(headers, method, read_token(headers, room), uri)
     if visitor_request.is_preflight:
@@ -99,15 +97,14 @@ async def gate(request: web.Request) -> web.Response:
     json_text = reply.pop("X-Waitroom-Json", None)
     if visitor_request.wants_json and json_text is None:
         reply["X-Waitroom-Status"] = str(status)
-        response = _json_refusal(room, answer, status, reply)
+        response = _make_json_refusal(room, answer, status, reply)
     elif visitor_request.wants_json:
         response = web.Response(
             status=status, text=json_text, content_type="application/json", headers=NO_STORE
         )
     elif visitor_request.is_framed_cross_site:
-        response = _notice_response(
-            503, "Open this page in its own tab", _FRAMED.format(html.escape(uri))
-        )
+        notice = _FRAME_NOTICE.format(html.escape(uri))
+        response = _make_notice_response(503, "Open this page in its own tab", notice)
     else:
         next_url = _drop_if_long(find_form_page(visitor_request)) if sends_data(method) else uri
         response = render_page(request, room, answer, next_url, method=method)
@@ -116,7 +113,7 @@ async def gate(request: web.Request) -> web.Response:
     return close_if_body(request, response)
 
 
-def _unknown_response(request: web.Request, name: str) -> web.Response:
+def _make_unknown_response(request: web.Request, name: str) -> web.Response:
     """Return the response for an unknown room, or for an unknown resource of a template."""
     state = count_unknown(request, name, "gate")
     if state == UNKNOWN_ROOM:
@@ -125,12 +122,12 @@ def _unknown_response(request: web.Request, name: str) -> web.Response:
     elif VisitorRequest(request.headers, request.method).wants_json:
         response = problem(404, "Not found")
     else:
-        response = _notice_response(404, "Page not found", _NOT_FOUND)
+        response = _make_notice_response(404, "Page not found", _NOT_FOUND)
     response.headers["X-Waitroom-State"] = state
     return response
 
 
-def _notice_response(status: int, title: str, html_text: str) -> web.Response:
+def _make_notice_response(status: int, title: str, html_text: str) -> web.Response:
     text = _NOTICE.format(title, html_text)
     return web.Response(status=status, text=text, content_type="text/html", headers=NO_STORE)
 
@@ -149,12 +146,14 @@ def _read_original_request(request: web.Request, room: Gate) -> tuple[str, str]:
 
 
 def _drop_if_long(path: str) -> str:
-    """Return the path, or "/" if it is longer than _MAX_NEXT as HTML."""
+    """Return the path, or "/" if the escaped path is longer than _MAX_NEXT."""
     return path if len(html.escape(path)) <= _MAX_NEXT else "/"
 
 
-def _json_refusal(room: Gate, answer: Answer, status: int, reply: dict[str, str]) -> web.Response:
-    """Return the JSON refusal for a program, with the same members as nginx sends."""
+def _make_json_refusal(
+    room: Gate, answer: Answer, status: int, reply: dict[str, str]
+) -> web.Response:
+    """Return the JSON refusal for a program, with the members that nginx also sends."""
     position, wait = reply.get("X-Waitroom-Position"), reply.get("X-Waitroom-Wait")
     members = {
         "room": room.name,

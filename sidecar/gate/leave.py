@@ -43,10 +43,9 @@ async def leave(request: web.Request) -> web.Response:
     """Give up the place or the session.
 
     The next visitor gets the slot at once. Without a cookie, nothing happens, which is no error.
-    429: this IP address gave up too many places. Without polls, the place expires anyway.
-    """
+    429: this IP address gave up too many places. Without polls, the place expires anyway."""
     room = get_gate(request)
-    # Only nginx can have set this header: it does not pass on a header of this name from a visitor.
+    # Only nginx can have set this header, because nginx removes it from visitors' requests.
     release = request.headers.get("X-Waitroom-Release")
     by_site = release in {"site", "anywhere"}
     visitor_request = (
@@ -77,5 +76,4 @@ async def leave(request: web.Request) -> web.Response:
 
 
 def make_leave_limit() -> AddressLimit:
-    """Return a new limiter of how many places each IP address gives up."""
     return AddressLimit(per_s=LEAVES_PER_S, burst=LEAVES_AT_ONCE)

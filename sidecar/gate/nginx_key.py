@@ -1,8 +1,7 @@
 """The keys with which nginx verifies stamps (stamps.py), and the file from which nginx reads them.
 
 The keys are derived from `secret_keys` and have no other use. In a request for a stamp, nginx
-proves which key it has. So nobody else can request one, and nginx can verify each stamp it gets.
-"""
+proves which key it has. So nobody else can request one, and nginx can verify each stamp it gets."""
 
 import hmac
 from base64 import urlsafe_b64encode
@@ -16,7 +15,7 @@ STAMP_COOKIE = "waitroom_now"
 class NginxKey:
     """A key for nginx, derived from one of `secret_keys`."""
 
-    #: The public id, which tells in a stamp which key it was made with.
+    #: The public id. A stamp contains the id of the key with which it was signed.
     id: str
     #: The proof that nginx has the key. nginx sends it only to replicas.
     proof: str
@@ -24,7 +23,7 @@ class NginxKey:
     secret: str
 
     @classmethod
-    def of(cls, secret_key: str) -> "NginxKey":
+    def derive_from(cls, secret_key: str) -> "NginxKey":
         def derive(part: str) -> str:
             text = f"waitroom-nginx-key/{part}".encode()
             return encode_base64url(hmac.digest(secret_key.encode(), text, "sha256"))
@@ -39,7 +38,7 @@ def encode_base64url(digest: bytes) -> str:
 
 def build_key_file(secret_keys: Sequence[str]) -> str:
     """Return the text of nginx's file with the keys. The last of `secret_keys` is the newest."""
-    *older, newest = map(NginxKey.of, secret_keys)
+    *older_keys, newest = map(NginxKey.derive_from, secret_keys)
     lines = [
         "# nginx's key, made by `waitroom nginx-key`: with it nginx knows for seconds who is",
         "# inside, without asking (docs/nginx.md). Anyone who reads it can let themselves in.",
@@ -47,7 +46,7 @@ def build_key_file(secret_keys: Sequence[str]) -> str:
         f'set $waitroom_proof "{newest.proof}";',
         f'set $waitroom_stamp_key "{newest.secret}";',
     ]
-    for key in older:
+    for key in older_keys:
         lines.append(f'if ($cookie_{STAMP_COOKIE} ~ "[.]{key.id}$") {{')
         lines.append(f'    set $waitroom_stamp_key "{key.secret}";')
         lines.append("}")

@@ -6,30 +6,30 @@ import random
 from aiohttp import web
 
 from sidecar.http.problems import STORE_RETRY_S, problem
-from sidecar.rooms.openings import Moments, RoomEvent
+from sidecar.rooms.openings import RoomEvent, Schedule
 from sidecar.visitors.answer import Answer
 from sidecar.visitors.model import DEFAULT_REFRESH_MS, Phase, Standing, VisitorState
 from sidecar.visitors.verdict_lifetime import BRIEF_TTL_MS
 
 #: The longest interval between polls of a closed room, in seconds. Its events may change meanwhile.
 CLOSED_ROOM_INTERVAL_S = 60.0
-#: The longest time over which polls at the beginning of a pre-queue are spread, in ms. It is less
-#: in a short pre-queue: a tenth of its duration.
+#: The longest time over which polls at the beginning of a pre-queue are spread, in ms. A pre-queue
+#: that is shorter than ten times this spreads its polls over a tenth of its duration.
 _MAX_SPREAD_MS = 30_000
 #: The time over which polls at an opening without a pre-queue are spread, in ms. It is short,
 #: because the order of joining counts.
 _SPREAD_AT_OPENING_MS = 2_000
-#: nginx caches the response to a poll that comes within so many seconds of the visitor's last one.
+#: nginx may cache the response to a poll that follows the visitor's last poll within this time.
 REPEAT_S = BRIEF_TTL_MS / 1000
 
 
 def compute_interval_s(
-    state: VisitorState, standing: Standing | None, moments: Moments, now_ms: int
+    state: VisitorState, standing: Standing | None, schedule: Schedule, now_ms: int
 ) -> float:
-    """Return the seconds until a visitor's next poll. `state` is the state that is shown."""
-    if moments.phase is Phase.CLOSED and state is VisitorState.CLOSED:
+    """Return the seconds until a visitor's next poll. `state` is the one shown to the visitor."""
+    if schedule.phase is Phase.CLOSED and state is VisitorState.CLOSED:
         spread = random.random()  # noqa: S311 - only spreads requests
-        return compute_closed_interval_s(moments.coming, now_ms, spread=spread)
+        return compute_closed_interval_s(schedule.next_event, now_ms, spread=spread)
     return ((standing and standing.refresh_ms) or DEFAULT_REFRESH_MS) / 1000
 
 
@@ -62,21 +62,21 @@ class RecentPolls:
     """Stores when visitors polled last, in two parts, so that old polls are dropped all at once."""
 
     def __init__(self) -> None:
-        self._recent: dict[str, float] = {}
-        self._older: dict[str, float] = {}
+        #: The times of the last polls in seconds, by visitor.
+        self._new_polls: dict[str, float] = {}
+        self._old_polls: dict[str, float] = {}
         self._swapped_s = 0.0
 
     def is_repeated(self, visitor: str, now_s: float) -> bool:
-        """Record a poll. Return True if the visitor's last one was less than REPEAT_S ago.
-        `now_s` is the time of a monotonic clock."""
+        """Record a poll. Return True if the visitor's previous poll was less than REPEAT_S ago."""
         if now_s - self._swapped_s >= REPEAT_S:
-            self._older, self._recent, self._swapped_s = self._recent, {}, now_s
-        last_s = self._recent.get(visitor) or self._older.get(visitor, -REPEAT_S)
-        self._recent[visitor] = now_s
+            self._old_polls, self._new_polls, self._swapped_s = self._new_polls, {}, now_s
+        last_s = self._new_polls.get(visitor) or self._old_polls.get(visitor, -REPEAT_S)
+        self._new_polls[visitor] = now_s
         return now_s - last_s < REPEAT_S
 
     def __len__(self) -> int:
-        return len(self._recent) + len(self._older)
+        return len(self._new_polls) + len(self._old_polls)
 
 
 RECENT_POLLS = web.AppKey("recent_polls", RecentPolls)

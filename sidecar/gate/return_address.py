@@ -14,7 +14,7 @@ _PATH_AND_QUERY = re.compile(
 )
 #: The query parameter that precedes `next` if the visitor sent data, such as a form, that did not
 #: arrive at the site (`$waitroom_join` in nginx).
-UNSENT = "unsent=1&"
+UNSENT_PARAMETER = "unsent=1&"
 
 
 def make_next_safe(value: str) -> str:
@@ -49,7 +49,7 @@ async def read_next_in_form(request: web.Request) -> str:
 
 def sends_data(method: str) -> bool:
     """Return True if the method sends data, which does not reach the site while the visitor waits.
-    The waiting page never requests such a URL by GET. nginx's rule is in `$waitroom_unsent`."""
+    The waiting page never requests such a URL by GET. nginx has this rule in `$waitroom_unsent`."""
     return method not in {"", "GET", "HEAD"}
 
 

@@ -1,5 +1,5 @@
-"""Models of the gate's requests and responses. They only describe them in the OpenAPI document: for
-speed, the handlers do not use them."""
+"""Describes the gate's requests and responses in the OpenAPI document. For speed, the handlers do
+not use these models."""
 
 from typing import Annotated, Literal
 

@@ -1,12 +1,10 @@
-"""Ends and lengthens visits as the site asks, by headers of its responses.
+"""Ends or extends sessions, as the site asks by headers of its responses.
 
-nginx sends them from its access log, as syslog datagrams (nginx/waitroom/site-headers.conf):
+nginx reports the headers from its access log, by syslog (nginx/waitroom/site-headers.conf):
 
     <190>Nov 22 04:33:00 waitroom_visit: ROOM|COOKIES|RELEASE|EXTEND
 
-A report holds the visitor's signed cookie, so a forged one can concern only a visitor whose cookie
-its sender has.
-"""
+A report contains the visitor's signed cookie, so nobody can forge a report without that cookie."""
 
 import asyncio
 import re
@@ -17,10 +15,10 @@ from sidecar.rooms.adaptive.metrics import AdaptiveMetrics
 from sidecar.rooms.service import WaitingRooms
 from sidecar.visitors.model import Pass
 
-#: The maximum number of visits that wait to be changed. Reports of more are dropped.
-MAX_WAITING = 10_000
-#: How many visits are changed at a time, and the pause between two rounds, in seconds.
-_PARALLEL, _PAUSE_S = 100, 0.5
+#: The maximum number of sessions that wait to be changed. Reports about more are dropped.
+MAX_PENDING = 10_000
+#: How many sessions are changed at a time, and the pause between two batches, in seconds.
+_BATCH_SIZE, _PAUSE_S = 100, 0.5
 
 _REPORT = re.compile(
     rb"<[0-9]{1,3}>[!-~][ -~]{0,300} waitroom_visit: ([\w-]{1,64})\|(waitroom_[!-{}~ ]{1,1200})"
@@ -29,16 +27,16 @@ _REPORT = re.compile(
 
 
 class SiteHeaders:
-    """Collects the reports that one replica gets, and changes the visits twice a second."""
+    """Collects the reports that one replica gets, and changes the sessions twice a second."""
 
     def __init__(self, rooms: WaitingRooms, metrics: AdaptiveMetrics) -> None:
         self._rooms, self._metrics = rooms, metrics
-        #: By room and visitor: by how many ms the visit is lengthened. 0: it ends.
-        self._waiting: dict[tuple[str, str], int] = {}
+        #: The pending changes, by room and visitor: how long the session lasts from then on, in ms.
+        #: 0 ends the session.
+        self._pending: dict[tuple[str, str], int] = {}
 
     def handle_report(self, data: bytes) -> bool:
-        """Read a datagram. Return False if it is no such report. Never raises: it may hold any
-        bytes."""
+        """Read a datagram of any bytes. Return False if it is no such report. Never raises."""
         match = _REPORT.fullmatch(data)
         if match is None:
             return False
@@ -53,23 +51,23 @@ class SiteHeaders:
             extend_ms = 0
         elif int(extend or 0) and settings.max_extension:
             extend_ms = min(int(extend), int(settings.max_extension)) * 1000
-            extend_ms = min(extend_ms, self._waiting.get(visit, extend_ms))  # an end stays an end
+            extend_ms = min(extend_ms, self._pending.get(visit, extend_ms))  # a pending end stays
         else:
             self._metrics.reports.labels(name, "not_allowed").inc()
             return True
-        if visit in self._waiting or len(self._waiting) < MAX_WAITING:
-            self._waiting[visit] = extend_ms
+        if visit in self._pending or len(self._pending) < MAX_PENDING:
+            self._pending[visit] = extend_ms
         return True
 
     async def apply_forever(self) -> None:
-        """Change the visits until cancelled. Those whose Redis does not answer stay for later."""
+        """Change the sessions until cancelled. If Redis does not answer, changes stay pending."""
         while True:
             await asyncio.sleep(_PAUSE_S)
-            while visits := list(self._waiting.items())[:_PARALLEL]:
-                if not all(await asyncio.gather(*(self._change(*visit) for visit in visits))):
+            while changes := list(self._pending.items())[:_BATCH_SIZE]:
+                if not all(await asyncio.gather(*(self._apply(*change) for change in changes))):
                     break
 
-    async def _change(self, visit: tuple[str, str], extend_ms: int) -> bool:
+    async def _apply(self, visit: tuple[str, str], extend_ms: int) -> bool:
         room = self._rooms.get(visit[0])
         try:
             if extend_ms:
@@ -79,6 +77,6 @@ class SiteHeaders:
         except StoreError:
             return False
         self._metrics.reports.labels(room.name, "extended" if extend_ms else "released").inc()
-        if self._waiting.get(visit) == extend_ms:
-            del self._waiting[visit]
+        if self._pending.get(visit) == extend_ms:
+            del self._pending[visit]
         return True

@@ -3,8 +3,7 @@
 A stamp is the cookie `waitroom_now`, `<md5>.<until>.<key>`. nginx verifies it by `secure_link`
 (nginx/waitroom/stamp.conf), so it has the form that `secure_link` requires: the MD5 of
 `until;room;binding;secret`, in base64url. `until` is the last second in which the stamp is valid,
-by the clock of the nginx that requested it; `binding` names that nginx.
-"""
+by the clock of the nginx that requested it; `binding` names that nginx."""
 
 import re
 from collections.abc import Sequence
@@ -24,8 +23,8 @@ _STAMP_REQUEST = re.compile(r"([\w-]{22});([0-9]{10})\.[0-9]{3};([\w.-]{1,255})\
 
 
 def may_have_stamps(settings: RoomSettings) -> bool:
-    """Return True if the room's visitors may get stamps. A stamp is valid for any
-    client and regardless of exemptions and a roll-out, so the room must not use these settings."""
+    """Return True if the room's visitors may get stamps. A stamp is valid for any client, whatever
+    exemptions and roll-out the room has, so the room must not use these settings."""
     return not (
         settings.bind_pass in {"user_agent", "ip"}
         or settings.exempt_header
@@ -38,8 +37,8 @@ class Stamps:
     """Signs stamps for any nginx that has one of the keys."""
 
     def __init__(self, secret_keys: Sequence[str]) -> None:
-        self._keys = {key.proof: key for key in map(NginxKey.of, secret_keys)}
-        #: "known" if nginx's last proof was of one of these keys, else "unknown". None before it.
+        self._keys = {key.proof: key for key in map(NginxKey.derive_from, secret_keys)}
+        #: "known" if nginx's last proof was of one of these keys, else "unknown". None at first.
         self.nginx_key: str | None = None
 
     def sign(self, stamp_request: str, room: str) -> str | None:
@@ -60,6 +59,6 @@ STAMPS = web.AppKey("stamps", Stamps)
 
 
 def compute_stamp_md5(until: int, room: str, binding: str, secret: str) -> str:
-    """Return the MD5 as nginx computes it. docs/security.md explains why MD5 is enough here."""
+    """Return a stamp's MD5, as nginx computes it. docs/security.md explains why MD5 is enough."""
     text = f"{until};{room};{binding};{secret}".encode()
     return encode_base64url(md5(text, usedforsecurity=False).digest())

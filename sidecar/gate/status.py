@@ -64,12 +64,11 @@ async def get_status(request: web.Request, room: Gate | None = None) -> web.Resp
 
     Each request is the heartbeat that keeps the place. Poll again after `refresh_after_seconds`,
     not earlier. To take a place, use join. Send the cookie `waitroom_<room>` of earlier
-    responses. Without the cookie, the visitor is unknown.
-    """
+    responses. Without the cookie, the visitor is unknown."""
     room = room or get_gate(request)  # a route without a pattern passes its room (app/routes.py)
     visitor_request = VisitorRequest.from_page(request, room, request.raw_path)
     answer = await get_verdict(request, room, visitor_request, "status")
-    return _status_response(request, room, answer)
+    return _make_status_response(request, room, answer)
 
 
 @ENDPOINTS.post(
@@ -91,29 +90,28 @@ async def join(request: web.Request, room: Gate | None = None) -> web.Response:
 
     A visitor who has a place keeps the place. A browser that requests a page gets the waiting page,
     or is redirected to `next`. While the shield is up, newcomers get the state `not_queued` and a
-    `join_url`: send the next POST to that URL after `refresh_after_seconds`.
-    """
+    `join_url`: send the next POST to that URL after `refresh_after_seconds`."""
     room = room or get_gate(request)
     visitor_request = VisitorRequest.from_page(request, room, request.raw_path)
     may_join = not (visitor_request.is_cross_site or visitor_request.is_prefetch)
     if not visitor_request.wants_page:
         answer = await get_verdict(request, room, visitor_request, "join", may_join=may_join)
-        return _status_response(request, room, answer)
+        return _make_status_response(request, room, answer)
     visitor_request.uri = next_url = await read_next_in_form(request)
     answer = await get_verdict(request, room, visitor_request, "join", may_join=may_join)
-    return _page_response(request, room, answer, next_url)
+    return _make_page_response(request, room, answer, next_url)
 
 
 async def show_page(request: web.Request) -> web.Response:
-    """Show the waiting page. It reloads, and so enters the site once its visitor is called."""
+    """Show the waiting page. It reloads itself, until the called visitor is sent on to the site."""
     room = get_gate(request)
     visitor_request = VisitorRequest.from_page(request, room, request.raw_path)
     may_join = visitor_request.wants_place
     answer = await get_verdict(request, room, visitor_request, "page", may_join=may_join)
-    return _page_response(request, room, answer, read_next_in_query(request))
+    return _make_page_response(request, room, answer, read_next_in_query(request))
 
 
-def _status_response(request: web.Request, room: Gate, answer: Answer) -> web.Response:
+def _make_status_response(request: web.Request, room: Gate, answer: Answer) -> web.Response:
     refusal = refuse_poll(answer)
     if refusal is not None:
         return refusal
@@ -137,7 +135,7 @@ def _is_cacheable(request: web.Request, room: Gate, answer: Answer) -> bool:
     response is cached only if the visitor polls again within the cache time."""
     if request.method != "GET" or answer.token is not None or is_resource(room):
         return False
-    # The key of nginx's cache has no IP address, so others would get an exempt client's response.
+    # nginx's cache key has no IP address, so other clients would get an exempt client's response.
     if answer.store_unavailable or answer.uncounted or room.settings.exempt_addresses:
         return False
     if answer.visitor is None:
@@ -146,7 +144,9 @@ def _is_cacheable(request: web.Request, room: Gate, answer: Answer) -> bool:
     return is_repeated and answer.state is VisitorState.WAITING
 
 
-def _page_response(request: web.Request, room: Gate, answer: Answer, next_url: str) -> web.Response:
+def _make_page_response(
+    request: web.Request, room: Gate, answer: Answer, next_url: str
+) -> web.Response:
     if answer.state is VisitorState.ADMITTED:
         response = web.Response(status=303, headers={"Location": next_url, **NO_STORE})
     else:

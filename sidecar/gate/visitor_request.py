@@ -20,8 +20,8 @@ _ADDRESS, _CLASS, _EXEMPT = istr("X-Real-IP"), istr("X-Waitroom-Class"), istr("X
 _DEST, _MODE, _SITE = istr("Sec-Fetch-Dest"), istr("Sec-Fetch-Mode"), istr("Sec-Fetch-Site")
 _GIVEN, _ORIGINAL_URI = istr("X-Waitroom-Given"), istr("X-Original-URI")
 _ORIGIN, _REFERER = istr("Origin"), istr("Referer")
-#: The headers by which browsers, new and old, announce a prefetch.
-_PURPOSES = (istr("Sec-Purpose"), istr("Purpose"), istr("X-Moz"))
+#: The headers by which new and old browsers announce a prefetch.
+_PURPOSE_HEADERS = (istr("Sec-Purpose"), istr("Purpose"), istr("X-Moz"))
 _FRAMES = {"iframe", "frame", "embed", "object", "fencedframe"}
 
 
@@ -30,8 +30,7 @@ class VisitorRequest:
     """One request of a visitor, as a proxy describes it.
 
     Headers about the visitor are trusted only from nginx. Other proxies pass on any header of a
-    visitor that they do not know.
-    """
+    visitor that they do not know."""
 
     headers: Mapping[str, str]
     #: The visitor's method, which may differ from that of the proxy's own request.
@@ -50,7 +49,6 @@ class VisitorRequest:
 
     @classmethod
     def from_nginx(cls, headers: Mapping[str, str], room: Gate) -> "VisitorRequest":
-        """Read a request of nginx's auth_request."""
         earlier_token = None
         if _GIVEN in headers:
             text = cookie_value(headers[_GIVEN], room.tokens.cookie_name)
@@ -112,7 +110,7 @@ class VisitorRequest:
     @property
     def is_prefetch(self) -> bool:
         """True if the browser prefetches or prerenders a page that the visitor may never open."""
-        for name in _PURPOSES:
+        for name in _PURPOSE_HEADERS:
             purpose = self.headers.get(name)
             if purpose and ("prefetch" in purpose.lower() or "prerender" in purpose.lower()):
                 return True
@@ -167,8 +165,7 @@ class VisitorRequest:
         These are navigations and requests of programs. A page's images, scripts and background
         requests are not, because browsers send six at a time, and each would take a place. Nor is a
         prefetch, or a page in a frame on another site, because there the browser keeps no cookie
-        and nobody would use the place.
-        """
+        and nobody would use the place."""
         if self.is_prefetch or self.is_framed_cross_site:
             return False
         mode = self.headers.get(_MODE)
@@ -189,8 +186,7 @@ class VisitorRequest:
         """Return True if a request without a cookie takes a slot or a place.
 
         While the room has free slots, a crawler's request takes one too. A crawler calls itself a
-        browser, and never waits.
-        """
+        browser, and never waits."""
         if self.method not in {"GET", "HEAD"} and self.is_cross_site:
             return False
         if self.wants_place:
@@ -205,8 +201,8 @@ class VisitorRequest:
 
 
 def _read_grant(url: str, room: Gate) -> tuple[Grant | None, str]:
-    """Return the grant in a URL, or None if it is missing or invalid. Also return the result for
-    the metrics, "" if it is missing."""
+    """Return the grant in a URL, or None if it is missing or invalid, and the result for the
+    metrics, which is "" without a grant."""
     text = find_grant(url)
     if text is None:
         return None, ""

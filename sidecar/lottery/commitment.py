@@ -2,8 +2,7 @@
 
 Before the pre-queue begins, the SHA-256 of a secret is published as a commitment. A visitor's lot,
 the number that decides the place, is the HMAC-SHA256 (RFC 2104) of the visitor's id with that
-secret. After the opening the secret is published, so that anybody can compute all places again.
-"""
+secret. After the opening the secret is published, so that anybody can compute all places again."""
 
 import hashlib
 import hmac
@@ -40,14 +39,13 @@ def compute_commitment(secret: str) -> str:
 
 
 def compute_lot(secret: str, visitor: str) -> int:
-    """Return a visitor's lot, a number below 2**LOT_BITS. The smallest lot gets the first place; of
-    visitors with equal lots, the id that sorts first."""
+    """Return a visitor's lot, a number below 2**LOT_BITS. The smallest lot gets the first place.
+    Of two visitors with equal lots, the one whose id sorts first is ahead."""
     digest = hmac.digest(secret.encode(), visitor.encode(), "sha256")
     return int.from_bytes(digest[:8], "big") >> (64 - LOT_BITS)
 
 
 def sort_by_lot(secret: str, visitors: Iterable[str]) -> list[str]:
-    """Return the visitors in the order of their places."""
     return sorted(visitors, key=lambda visitor: (compute_lot(secret, visitor), visitor))
 
 
@@ -90,11 +88,11 @@ class SavedDraw(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one check of a draw. `what` is the subject, `says` the proof or the fault."""
+    """The result of one check of a draw, with the proof that it passed or the fault."""
 
-    holds: bool
-    what: str
-    says: str
+    is_passed: bool
+    subject: str
+    explanation: str
 
 
 def verify(
@@ -110,7 +108,7 @@ def verify(
 
     `commitment` and `digest` are values that the verifier saved before fetching the draw. `visitor`
     is the id of a visitor who should be in the list."""
-    checks = [] if commitment is None else [_check_saved("commitment", draw.commitment, commitment)]
+    checks = [] if commitment is None else [_check_copy("commitment", draw.commitment, commitment)]
     if draw.secret is None:
         return checks
     rows = sorted(places, key=lambda row: row[1])
@@ -133,7 +131,7 @@ def verify(
         _check_digest(draw.places_sha256, sha256),
     ]
     if digest is not None:
-        checks.append(_check_saved("list", sha256, digest))
+        checks.append(_check_copy("list", sha256, digest))
     if visitor is not None:
         place = dict(rows).get(visitor)
         proof = f"{visitor} has place {place} of {count} (lot {compute_lot(draw.secret, visitor)})"
@@ -159,10 +157,10 @@ def _check_secret(secret: str, commitment: str) -> Check:
     return _make_check("secret", "" if computed == commitment else fault, proof)
 
 
-def _check_saved(subject: str, published: str, saved: str) -> Check:
-    fault = f"is {published}, and you noted {saved}: it was changed since then"
+def _check_copy(subject: str, published: str, copy: str) -> Check:
+    fault = f"is {published}, and you noted {copy}: it was changed since then"
     proof = "is the one that you noted: it was not changed since then"
-    return _make_check(subject, "" if published == saved.strip().lower() else fault, proof)
+    return _make_check(subject, "" if published == copy.strip().lower() else fault, proof)
 
 
 def _check_count(published: int | None, listed: int) -> Check:

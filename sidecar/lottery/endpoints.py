@@ -23,11 +23,11 @@ from sidecar.lottery.schemas import (
     PlacesPage,
 )
 from sidecar.lottery.service import Draws
-from sidecar.rooms.openings import RoomEvent, list_draws
+from sidecar.rooms.openings import RoomEvent, list_drawn_events
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM
 from sidecar.rooms.service import WaitingRoom, room_of
 
-#: How long a request waits until the list's digest is computed, in seconds.
+#: The longest time that a request waits for the digest of the list, in seconds.
 _DIGEST_WAIT_S = 1.0
 #: Headers that let pages of other sites read the public data, so that they can verify the draw.
 _CORS = {"Access-Control-Allow-Origin": "*", "Vary": "Accept"}
@@ -54,8 +54,7 @@ async def get_draw(request: web.Request, params: DrawParameters) -> web.Response
     """Get the public data of a draw.
 
     The commitment is published long before the pre-queue begins. The secret and the list of places
-    are published 3 s after the opening.
-    """
+    are published 3 s after the opening."""
     room = room_of(request)
     accept = request.headers.get("Accept", "").lower()
     if "text/html" in accept and "json" not in accept:
@@ -65,7 +64,7 @@ async def get_draw(request: web.Request, params: DrawParameters) -> web.Response
     draw = Draw(
         room=room.name,
         event=event.name,
-        events=[draw_event.name for draw_event in list_draws(room.settings.events)],
+        events=[draw_event.name for draw_event in list_drawn_events(room.settings.events)],
         prequeue_from=iso(event.begins_ms),
         opens_at=iso(event.opens_at),
         revealed_at=iso(event.opens_at + REVEAL_AFTER_MS),
@@ -73,7 +72,7 @@ async def get_draw(request: web.Request, params: DrawParameters) -> web.Response
         commitment=draws.get_commitment(event),
     )
     if _is_public(room, event):
-        secret = draws.get_secret(event)  # before the await, as the commitment above
+        secret = draws.get_secret(event)  # before the await, so that it matches the commitment
         members = await _find_list_members(room, draws, event)
         draw = draw.model_copy(update={"secret": secret, **members})
     return draw.response(headers=_CORS)
@@ -103,7 +102,7 @@ async def get_drawn_places(request: web.Request, params: PlacesPage) -> web.Resp
     if _list_began_ms(room) == event.begins_ms:
         if room.store.is_away:
             raise StoreUnavailableError("draw: Redis is unavailable")
-        visitors = await draws.store.list_drawn(
+        visitors = await draws.store.list_drawn_visitors(
             begins_ms=event.begins_ms, offset=params.after, limit=params.limit
         )
     page = DrawnPlaces(
@@ -123,19 +122,19 @@ def _find_draw(room: WaitingRoom, name: str | None) -> tuple[Draws, RoomEvent]:
     if name is None:
         event = choose_shown_draw(events, room.clock.now_ms())
     else:
-        event = next((drawn for drawn in list_draws(events) if drawn.name == name), None)
+        event = next((drawn for drawn in list_drawn_events(events) if drawn.name == name), None)
     if event is None or not isinstance(room.draws, Draws):
         missing = "no event with a pre-queue" if name is None else f"no event {name[:40]!r}"
         raise ProblemError(NO_DRAW, detail=f"Room {room.name} has {missing}.")
-    if not room.draws.is_agreed(event):
+    if not room.draws.has_agreed_secret(event):
         # Show no commitment yet: the replicas may agree on a different one.
         raise ProblemError(COMMITMENT_UNKNOWN, retry_after=STORE_RETRY_S)
     return room.draws, event
 
 
 def _is_public(room: WaitingRoom, event: RoomEvent) -> bool:
-    """Return True if the places may be public at the current time of Redis. Before the first
-    snapshot that time is unknown, so the places are not public."""
+    """Return True if the places may be public now, by the clock of Redis. Before the first snapshot
+    that time is unknown, so the places are not public."""
     return room.snapshot is not None and is_revealed(event, room.clock.now_ms())
 
 
@@ -160,7 +159,7 @@ async def _find_list_members(room: WaitingRoom, draws: Draws, event: RoomEvent) 
 
 
 def _list_began_ms(room: WaitingRoom) -> int:
-    """Return when the pre-queue began whose drawn list is in Redis, in ms; 0 if none is."""
+    """Return the start, in ms, of the pre-queue whose list Redis has, or 0 without a list."""
     return int(room.snapshot.counters.get("drawn_from", 0)) if room.snapshot else 0
 
 

@@ -7,7 +7,7 @@ import structlog
 from sidecar.lottery import commitment as draw
 from sidecar.lottery.publication import is_revealed
 from sidecar.lottery.store import DrawsStore
-from sidecar.rooms.openings import RoomEvent, list_draws
+from sidecar.rooms.openings import RoomEvent, list_drawn_events
 from sidecar.rooms.store.replies import Snapshot
 
 log = structlog.get_logger()
@@ -19,36 +19,33 @@ class Draws:
     A published commitment must stay valid when keys change, so a draw's secret comes from the key
     whose commitment was published. Without a published commitment, the secret comes from the key
     that signs, which all replicas know while keys are changed replica by replica
-    (docs/security.md).
-    """
+    (docs/security.md)."""
 
     def __init__(self, room: str, secret_keys: Sequence[str], store: DrawsStore) -> None:
         self.store = store
         self._room = room
         self._keys = tuple(secret_keys)
-        #: Published commitments, by draw key.
-        self._published: dict[str, str] = {}
+        #: The published commitments and the chosen secrets, by draw key.
+        self._commitments: dict[str, str] = {}
         self._secrets: dict[str, str] = {}
         self._published_state: object = None
 
-    def record_published(self, commitments: Mapping[str, str]) -> None:
+    def record_commitments(self, commitments: Mapping[str, str]) -> None:
         """Record commitments read from Redis, by draw key. They stay valid if Redis is emptied."""
         for draw_key, commitment in commitments.items():
-            if self._published.get(draw_key) != commitment:
-                self._published[draw_key] = commitment
+            if self._commitments.get(draw_key) != commitment:
+                self._commitments[draw_key] = commitment
                 self._secrets.pop(draw_key, None)
 
     def compute_lot(self, event: RoomEvent, visitor: str) -> int:
-        """Return a visitor's lot, which decides the place in an event's draw."""
         return draw.compute_lot(self.get_secret(event), visitor)
 
-    def is_agreed(self, event: RoomEvent) -> bool:
-        """Return True if the replicas have agreed on the commitment of an event's draw."""
-        return event.draw_key in self._published
+    def has_agreed_secret(self, event: RoomEvent) -> bool:
+        return event.draw_key in self._commitments
 
     def get_commitment(self, event: RoomEvent) -> str:
         """Return the published commitment, or the commitment to publish."""
-        published = self._published.get(event.draw_key)
+        published = self._commitments.get(event.draw_key)
         return draw.compute_commitment(self.get_secret(event)) if published is None else published
 
     def get_secret(self, event: RoomEvent) -> str:
@@ -59,11 +56,11 @@ class Draws:
 
     async def publish(self, events: Sequence[RoomEvent], snapshot: Snapshot) -> None:
         """Publish the commitments of new draws, and read those that replicas have published. After
-        an event opens, publish its list's digest. Cheap if nothing is new. Raises StoreError."""
-        draws = list_draws(events)
+        an event has opened, publish its list's digest. Raises StoreError."""
+        draws = list_drawn_events(events)
         if not draws:
             return
-        # It includes `born_ms`, so that commitments are published again after Redis was emptied.
+        # With `born_ms`, the commitments are published again after Redis was emptied.
         state = (snapshot.born_ms, [event.draw_key for event in draws])
         if state != self._published_state:
             published = await self.store.read_published()
@@ -71,18 +68,18 @@ class Draws:
                 if event.draw_key not in published:
                     value = await self.store.publish(event.draw_key, self.get_commitment(event))
                     published[event.draw_key] = value
-            self.record_published(published)
+            self.record_commitments(published)
             self._published_state = state
-        opened = [event for event in draws if is_revealed(event, snapshot.now_ms)]
-        if opened and snapshot.recovery_stage == 0:
-            last = opened[-1]
+        revealed_events = [event for event in draws if is_revealed(event, snapshot.now_ms)]
+        if revealed_events and snapshot.recovery_stage == 0:
+            last = revealed_events[-1]
             await self.store.find_digest(
                 last.draw_key, begins_ms=last.begins_ms, born_ms=snapshot.born_ms
             )
 
     def _choose_secret(self, event: RoomEvent) -> str:
         secrets = [draw.derive_secret(key, self._room, event) for key in self._keys]
-        published = self._published.get(event.draw_key)
+        published = self._commitments.get(event.draw_key)
         if published is None:
             return secrets[-1]
         for secret in secrets:

@@ -19,7 +19,7 @@ from sidecar.storage.redis.driver_errors import text
 
 #: How many places one command reads.
 PAGE = 1000
-#: How long a page is cached, seconds, so that many clients cause few reads.
+#: How long a page is cached, in seconds, so that many clients cause few reads.
 CACHE_S = 10.0
 #: The maximum number of cached pages. A page takes some 70 KB.
 _MAX_PAGES = 200
@@ -55,7 +55,7 @@ class DrawsStore(PlainCommands):
         published = await self._send("draws", self._redis.hget(self._draws_key, field))
         return value if published is None else text(published)
 
-    async def list_drawn(self, *, begins_ms: int, offset: int, limit: int) -> list[str]:
+    async def list_drawn_visitors(self, *, begins_ms: int, offset: int, limit: int) -> list[str]:
         """Return up to `limit` visitors of the pre-queue that began at `begins_ms`, in the order of
         their places, from place `offset` + 1 on. Return an empty list if Redis has the list of
         another pre-queue. Results are cached for CACHE_S."""
@@ -76,8 +76,7 @@ class DrawsStore(PlainCommands):
         of a later draw.
 
         `born_ms` is when the data in Redis began, as the caller last read it. If Redis was emptied
-        since then, its list may be incomplete, and no digest is computed.
-        """
+        since then, its list may be incomplete, and no digest is computed."""
         cache_key = (draw, born_ms)
         if cache_key not in self._digests:
             if self._digest_task is None or self._digest_task.done():
@@ -106,7 +105,7 @@ class DrawsStore(PlainCommands):
             self._digests[draw, born_ms] = digest
 
     async def _compute_digest(self, begins_ms: int) -> ListDigest | None:
-        """Compute a list's digest. Return None if it changed, or if Redis has a later list."""
+        """Return a list's digest, or None if the list has changed or Redis has a later list."""
         drawn_from = await self._read_stat("drawn_from")
         if drawn_from > begins_ms:
             return None
@@ -119,7 +118,7 @@ class DrawsStore(PlainCommands):
                 break
         if await self._read_stat("drawn_from") != drawn_from:
             return None
-        # If nobody joined, Redis has an earlier pre-queue's list. The digest is of an empty list.
+        # If nobody joined, Redis has an earlier pre-queue's list. Then the digest is of no places.
         if drawn_from == begins_ms and not size == count == await self._count_drawn():
             return None
         return ListDigest(count, digest.hexdigest())
@@ -153,6 +152,5 @@ class DrawsStore(PlainCommands):
 
 
 def _parse_digest(value: str) -> ListDigest | None:
-    """Parse a published digest. Return None if the digest is not valid."""
     count, _, sha256 = value.partition(" ")
     return ListDigest(int(count), sha256) if count.isdecimal() else None

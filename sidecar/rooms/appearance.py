@@ -1,7 +1,6 @@
-"""Types of the settings of a room's appearance, with checks of their values.
+"""Defines the types of a room's appearance settings, and checks their values.
 
-No value may load anything from another site, or inject HTML or a script into the page.
-"""
+No value may load anything from another site, or inject HTML or a script into the page."""
 
 import re
 from collections.abc import Iterator
@@ -65,8 +64,7 @@ def _check_colour(value: str) -> str:
     return value
 
 
-def _check_path(value: str) -> str:
-    """Check that the value is the path of a file on the room's own site."""
+def _check_site_path(value: str) -> str:
     if not _SITE_PATH.match(value):
         raise ValueError("write a path on your site, such as /_waitroom/static/shop.svg")
     return value
@@ -102,7 +100,8 @@ def _check_link_target(value: str) -> str:
 
 @lru_cache(maxsize=64)
 def _check_style_sheet(css: str) -> str:
-    """Check a style sheet. The result is cached, because settings are validated each second."""
+    """Return a safe style sheet. Raises ValueError for an unsafe one. The result is cached, because
+    settings are validated each second."""
     if problems := dict.fromkeys(_find_css_problems(css)):
         raise ValueError("\n".join(problems))
     return css
@@ -160,5 +159,5 @@ Links = Annotated[
     list_validator(_LINK_EXAMPLE),
     problems_validator(_find_link_count_problems),
 ]
-SitePath = Annotated[str, Field(max_length=500), AfterValidator(_check_path)]
+SitePath = Annotated[str, Field(max_length=500), AfterValidator(_check_site_path)]
 StyleSheet = Annotated[str, Field(max_length=MAX_CSS), AfterValidator(_check_style_sheet)]

@@ -1,4 +1,4 @@
-"""Describes the client that sends a cookie, and computes the fingerprint that binds its pass."""
+"""Describes the client that sent a request, and computes the fingerprint that binds its pass."""
 
 import hashlib
 from base64 import urlsafe_b64encode
@@ -14,8 +14,7 @@ class Bearer:
     """The client that sent a request, as nginx describes it.
 
     `address` is the IP address that nginx sees, never one that the client claims. `uri` is the
-    requested URL. `exempt` is the reason why nginx exempts the request (`$waitroom_exempt`).
-    """
+    requested URL. `exempt` is the reason why nginx exempts the request (`$waitroom_exempt`)."""
 
     address: str = ""
     user_agent: str = ""
@@ -27,47 +26,49 @@ class Bearer:
     grant: Grant | None = None
     #: The result of verifying the request's grant, for metrics. Empty if it has no grant.
     grant_result: str = ""
-    #: Whether the client joins with the token that it got while the shield was up.
+    #: Whether the client joins with a valid token of a `join_url`, issued while the shield was up.
     has_waited: bool = False
 
-    def fingerprint(self, room: str, settings: RoomSettings) -> str:
+    def compute_fingerprint(self, room: str, settings: RoomSettings) -> str:
         """Return the fingerprint that a pass is bound to (`bind_pass`); "" if passes are not bound.
 
-        An IPv6 address counts as its /64 network, because privacy addresses change within it. Old
-        passes, bound to full addresses with the prefix i, not n, are accepted from any client.
-        """
+        An IPv6 address counts as its /64 network, because privacy addresses change within it. Older
+        versions bound passes to full addresses, with the prefix i instead of n. Such a pass is
+        accepted from any client."""
         match settings.bind_pass:
             case "user_agent":
-                return "u" + _digest(room, "user_agent", self.user_agent)
+                return "u" + _compute_digest(room, "user_agent", self.user_agent)
             case "ip":
-                return "n" + _digest(room, "ip", find_network(self.address))
+                return "n" + _compute_digest(room, "ip", find_network(self.address))
             case _:
                 return ""
 
-    def address_digest(self, room: str, settings: RoomSettings) -> str:
-        """Return the digest of the address for max_places_per_address; "" if that is not set."""
+    def compute_address_digest(self, room: str, settings: RoomSettings) -> str:
+        """Return the address's digest, or "" if the room has no max_places_per_address."""
         if settings.max_places_per_address is None:
             return ""
-        return _digest(room, "place", find_network(self.address))
+        return _compute_digest(room, "place", find_network(self.address))
 
 
-#: Stands for a client that nginx did not describe.
+#: Stands for a client that nginx does not describe.
 NOBODY = Bearer()
 
 
-def belongs_to_another(fingerprint: str, own: str) -> bool:
-    """Return True if the fingerprint in a pass is not the client's own. Return False if one is
-    empty, or if their kinds differ, because `bind_pass` was changed since the pass was issued."""
-    return bool(fingerprint and own) and fingerprint[0] == own[0] and fingerprint != own
+def belongs_to_other_client(pass_fingerprint: str, own_fingerprint: str) -> bool:
+    """Return True if a pass is bound to a different fingerprint from the client's own. Return False
+    if one is empty, or if their kinds differ because `bind_pass` was changed meanwhile."""
+    if not pass_fingerprint or pass_fingerprint[:1] != own_fingerprint[:1]:
+        return False
+    return pass_fingerprint != own_fingerprint
 
 
-def _digest(*parts: str) -> str:
-    """Return 96 bits of a SHA-256 digest. It is stored in place of the parts."""
+def _compute_digest(*parts: str) -> str:
+    """Return 96 bits of the SHA-256 digest of these texts, to store in place of them."""
     text = "\0".join(parts).encode("utf-8", "surrogateescape")
     return urlsafe_b64encode(hashlib.sha256(text).digest()[:12]).decode()
 
 
-def is_global(address: str) -> bool:
-    """Return True for a public IP address. All clients may share a load balancer's private one."""
+def is_public_address(address: str) -> bool:
+    """Return True for a public IP address. A private one may be that of a proxy for all clients."""
     ip = parse_ip(address)
     return ip is not None and ip.is_global

@@ -2,8 +2,7 @@
 
 An exemption depends on the request, and is checked for each request. The roll-out, which limits the
 room to a share of the visitors, depends on the visitor: at the first request a number is computed
-from the IP address and the browser. A cookie stores the number, so it survives a new IP address.
-"""
+from the IP address and the browser. A cookie keeps the number when the IP address changes."""
 
 import hashlib
 import ipaddress
@@ -44,8 +43,8 @@ def has_partial_rollout(settings: RoomSettings) -> bool:
 
 
 def is_below_any(uri: str, prefixes: tuple[str, ...]) -> bool:
-    """Return True if a URL's path is one of the prefixes or below one. Return False for a path that
-    a server might read in another way."""
+    """Return True if a URL's path is one of the prefixes or below one. Return False for an
+    ambiguous path, which the site might read in another way."""
     path = clean_path(uri)
     return path is not None and any(
         path == prefix or path.startswith(prefix if prefix.endswith("/") else prefix + "/")
@@ -54,7 +53,6 @@ def is_below_any(uri: str, prefixes: tuple[str, ...]) -> bool:
 
 
 def is_in_networks(address: str, networks: tuple[str, ...]) -> bool:
-    """Return True if an IP address is in one of these networks."""
     ip = parse_ip(address)
     if ip is None:
         return False
@@ -66,11 +64,9 @@ def is_in_networks(address: str, networks: tuple[str, ...]) -> bool:
 
 
 def compute_rollout_number(room: str, *, address: str, user_agent: str) -> int:
-    """Compute a client's roll-out number, from 0 to ROLLOUT_NUMBERS - 1. It is evenly distributed,
-    the same on every replica, and independent of the client's numbers in other rooms.
-
-    The number is not secret: a client can change its User-Agent until its number is outside.
-    """
+    """Compute a client's roll-out number, from 0 to ROLLOUT_NUMBERS - 1. The number is the same on
+    every replica, evenly distributed, and independent of the client's numbers in other rooms. It is
+    not secret: a client can try User-Agents until its number is outside the roll-out."""
     ip = parse_ip(address)
     if isinstance(ip, ipaddress.IPv6Address):  # a household has a /64 network
         address = str(int(ip) >> 64)
@@ -91,7 +87,7 @@ def prove_outside(
     room: str, settings: RoomSettings, bearer: Bearer, number: int | None
 ) -> Outside | None:
     """Return the proof that a newcomer is outside the roll-out, or None if the room applies to the
-    newcomer. `number` is the roll-out number in the newcomer's cookie; None if there is none."""
+    newcomer. `number` is the roll-out number in the newcomer's cookie, or None without a cookie."""
     if settings.rollout_percent == 100:
         return None
     if number is None:
@@ -101,7 +97,7 @@ def prove_outside(
 
 @lru_cache(maxsize=64)
 def _group_by_length(networks: tuple[str, ...]) -> NetworkPrefixes:
-    """Group networks by prefix length, so that a request costs one look-up for each length."""
+    """Group networks by IP version and prefix length, so that each group needs only one look-up."""
     prefixes: dict[tuple[int, int], set[int]] = defaultdict(set)
     for text in networks:
         network = ipaddress.ip_network(text)

@@ -8,8 +8,8 @@ from sidecar.rooms.store.replies import Snapshot
 from sidecar.visitors.model import Pass, Ticket
 from sidecar.visitors.tokens import new_visitor
 
-#: How many unreported passes to store that were issued or extended without Redis.
-MAX_UNREPORTED = 20_000
+#: The maximum number of stored passes that were issued or extended without Redis.
+MAX_UNREPORTED_PASSES = 20_000
 #: The maximum number of passes to report to Redis in one batch.
 REPORT_BATCH = 500
 
@@ -29,43 +29,42 @@ class Fallback:
     _epoch: int = 0
     _rate_tokens: float = 0.0
     _rate_tokens_ms: int = 0
-    _admitted: float = 0.0
-    #: The passes that Redis does not know, by visitor. A pass beyond MAX_UNREPORTED is reported
-    #: by the visitor's next request.
-    _unreported: dict[str, Pass] = field(default_factory=dict)
+    _total_admissions: float = 0.0
+    #: The passes to report to Redis, by visitor. If there are more than MAX_UNREPORTED_PASSES, each
+    #: further pass is reported by its visitor's next request.
+    _unreported_passes: dict[str, Pass] = field(default_factory=dict)
 
     def update_limits(self, snapshot: Snapshot, settings: RoomSettings) -> None:
         """Compute from a snapshot how many visitors this replica may admit without Redis."""
         self._replicas = max(1, snapshot.replicas)
         self._epoch = snapshot.epoch
-        admitted = snapshot.counters.get("admitted", 0.0)
-        recently_admitted = max(0, int(admitted - self._admitted))
-        self._admitted = admitted
-        free = max(0, settings.find_cap(snapshot.learned) - snapshot.active - recently_admitted)
+        total_admissions = snapshot.counters.get("admitted", 0.0)
+        admissions = max(0, int(total_admissions - self._total_admissions))
+        self._total_admissions = total_admissions
+        free_slots = max(0, settings.find_cap(snapshot.learned) - snapshot.active - admissions)
         has_queue = snapshot.waiting > 0 or settings.queue_all or snapshot.recovery_stage > 0
-        self._slots = 0 if has_queue else free // self._replicas
+        self._slots = 0 if has_queue else free_slots // self._replicas
         self._rate_tokens, self._rate_tokens_ms = 1.0, snapshot.now_ms
 
     def count_admission(self) -> None:
-        """Count a visitor whom Redis admitted after the last snapshot, into a slot free then."""
+        """Count a visitor whom Redis admitted into a slot that was free in the last snapshot."""
         self._slots -= 1
 
-    def add_unreported(self, pass_: Pass) -> None:
-        """Store a pass until it is reported to Redis."""
-        if pass_.visitor in self._unreported or len(self._unreported) < MAX_UNREPORTED:
-            self._unreported[pass_.visitor] = pass_
+    def add_unreported_pass(self, pass_: Pass) -> None:
+        passes = self._unreported_passes
+        if pass_.visitor in passes or len(passes) < MAX_UNREPORTED_PASSES:
+            passes[pass_.visitor] = pass_
 
-    def take_unreported(self, now_ms: int) -> list[Pass]:
-        """Remove unreported passes, and return up to REPORT_BATCH that are still valid."""
+    def take_unreported_passes(self, now_ms: int) -> list[Pass]:
+        """Remove unreported passes, and return up to REPORT_BATCH of them that are still valid."""
         passes: list[Pass] = []
-        while self._unreported and len(passes) < REPORT_BATCH:
-            _, pass_ = self._unreported.popitem()
+        while self._unreported_passes and len(passes) < REPORT_BATCH:
+            _, pass_ = self._unreported_passes.popitem()
             if pass_.expires_ms > now_ms:
                 passes.append(pass_)
         return passes
 
     def admit_newcomer(self, settings: RoomSettings, now_ms: int) -> Pass | None:
-        """Return a pass for a newcomer, or None if the newcomer must wait."""
         if settings.queue_all or settings.on_store_failure == "wait":
             return None
         if settings.on_store_failure == "bounded":
@@ -75,13 +74,12 @@ class Fallback:
         newcomer = Ticket(new_visitor(), now_ms * 1000, now_ms, self._epoch)
         return _make_pass(newcomer, settings, now_ms)
 
-    def admit_waiting(self, ticket: Ticket, settings: RoomSettings, now_ms: int) -> Pass | None:
-        """Return a pass for a waiting visitor, or None if the visitor must keep waiting."""
+    def admit_from_queue(self, ticket: Ticket, settings: RoomSettings, now_ms: int) -> Pass | None:
         if settings.queue_all or settings.on_store_failure != "admit":
             return None
         return _make_pass(ticket, settings, now_ms)
 
-    def extend(self, pass_: Pass, settings: RoomSettings, now_ms: int) -> Pass | None:
+    def extend_pass(self, pass_: Pass, settings: RoomSettings, now_ms: int) -> Pass | None:
         """Return the pass with a later end. Return None if more than half of a session_duration is
         left, or if the settings allow no later end. The new pass is due for renewal at once, so
         that it is reported to Redis as soon as possible."""
@@ -95,8 +93,8 @@ class Fallback:
         if settings.new_users_per_minute is None:
             return True
         share = settings.new_users_per_minute / self._replicas
-        filled = self._rate_tokens + max(0, now_ms - self._rate_tokens_ms) * share / 60_000
-        self._rate_tokens, self._rate_tokens_ms = min(max(1.0, share / 30), filled), now_ms
+        tokens = self._rate_tokens + max(0, now_ms - self._rate_tokens_ms) * share / 60_000
+        self._rate_tokens, self._rate_tokens_ms = min(max(1.0, share / 30), tokens), now_ms
         if self._rate_tokens < 1:
             return False
         self._rate_tokens -= 1

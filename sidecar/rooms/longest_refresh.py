@@ -12,8 +12,7 @@ class Refreshes:
 
     After Redis lost its data, nobody is called until these visitors had time to poll twice
     (rooms/lua/parts/recovery.lua). A replica that has run for less than the longest refresh cannot
-    know the refreshes that other replicas sent earlier. All times are by the clock of Redis.
-    """
+    know the refreshes that other replicas sent earlier. All times are by the clock of Redis."""
 
     _since_ms: int | None = None
     #: Pairs of the time in ms by which a visitor polls again, and the refresh in ms. Each pair has
@@ -23,7 +22,7 @@ class Refreshes:
     def record(self, refresh_ms: int, now_ms: int) -> None:
         """Record that a visitor near the head was asked to poll again after `refresh_ms`."""
         refresh_ms = -(-refresh_ms // 1000) * 1000
-        until_ms = now_ms + _latest_poll_ms(refresh_ms)
+        until_ms = now_ms + _compute_latest_poll_ms(refresh_ms)
         while self._refreshes and self._refreshes[-1][1] <= refresh_ms:
             self._refreshes.pop()
         if not self._refreshes or self._refreshes[-1][0] < until_ms:
@@ -36,11 +35,11 @@ class Refreshes:
             self._since_ms = now_ms
         while self._refreshes and self._refreshes[0][0] <= now_ms:
             self._refreshes.popleft()
-        if now_ms < self._since_ms + _latest_poll_ms(HEARTBEAT_MAX_MS):
+        if now_ms < self._since_ms + _compute_latest_poll_ms(HEARTBEAT_MAX_MS):
             return None
         return self._refreshes[0][1] if self._refreshes else 0
 
 
-def _latest_poll_ms(refresh_ms: int) -> int:
-    """Return after how many ms a poll arrives at the latest: 5 % late, plus the request's time."""
+def _compute_latest_poll_ms(refresh_ms: int) -> int:
+    """Return the longest time until the next poll, in ms: timers may be 5 % late, requests 2 s."""
     return int(1.05 * refresh_ms) + 2_000

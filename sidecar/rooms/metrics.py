@@ -10,8 +10,8 @@ from sidecar.http.metrics import SHARED, MetricSet, counter, gauge, histogram
 
 _WAIT_BUCKETS_S = (1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800)
 
-#: The metrics made from a room's counters in Redis: name, help text, the label besides `room`, and
-#: the counters' fields in Redis by the label's value.
+#: The metrics made from a room's counters in Redis: the name, the help text, the label besides
+#: `room`, and for each value of that label the counter's field in Redis.
 _STORE_COUNTERS: tuple[tuple[str, str, str | None, dict[str, str]], ...] = (
     (
         "waitroom_stays",
@@ -212,8 +212,8 @@ class RoomMetrics(MetricSet):
         self._sub_queues: dict[str, set[str]] = {}
 
     def export_sub_queues(self, room: str, lines: Mapping[str, tuple[int, int | None]]) -> None:
-        """Export the length and the wait estimate, ms, of each sub-queue, by name. Remove those of
-        sub-queues that the room no longer has, and estimates that are None, which are unknown."""
+        """Export each sub-queue's length and wait estimate (ms, None if unknown), by name. Remove
+        the samples of unknown estimates, and of sub-queues that the room no longer has."""
         # remove_by_labels would search the samples of all rooms, once a second for each room.
         for name in self._sub_queues.get(room, set()) - lines.keys():
             self.line_waiting.remove(room, name)

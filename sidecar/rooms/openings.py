@@ -1,4 +1,4 @@
-"""A room's events: when it opens, which settings an event replaces, and the phases around it."""
+"""Defines a room's scheduled events: their times, and the room settings that they replace."""
 
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -27,8 +27,8 @@ EVENT_SETTINGS = {"total_active_users", "new_users_per_minute", "message"}
 
 
 @cache
-def _time_zone_names() -> frozenset[str]:
-    """Return the names of all time zones: those of the package tzdata, not of the machine."""
+def _read_time_zone_names() -> frozenset[str]:
+    """Return the names of the time zones in the package tzdata. The machine's own may differ."""
     return frozenset((files("tzdata") / "zones").read_text(encoding="utf-8").split())
 
 
@@ -60,7 +60,7 @@ class RoomEvent(BaseModel):
     @field_validator("timezone")
     @classmethod
     def _check_timezone(cls, value: str) -> str:
-        if value not in _time_zone_names():
+        if value not in _read_time_zone_names():
             raise ValueError(
                 'no time zone is called so: write a name such as "Europe/Zurich", or "UTC"'
             )
@@ -69,20 +69,20 @@ class RoomEvent(BaseModel):
     @field_validator("opens_at", "closes_at")
     @classmethod
     def _check_sequence(cls, value: int | None, info: ValidationInfo) -> int | None:
-        before = "prequeue_from" if info.field_name == "opens_at" else "opens_at"
-        earlier_ms = info.data.get(before) if "timezone" in info.data else None
+        earlier_step = "prequeue_from" if info.field_name == "opens_at" else "opens_at"
+        earlier_ms = info.data.get(earlier_step) if "timezone" in info.data else None
         if value is not None and earlier_ms is not None and value <= earlier_ms:
-            raise ValueError(f"must be later than {before}")
+            raise ValueError(f"must be later than {earlier_step}")
         return value
 
     @property
     def begins_ms(self) -> int:
-        """When visitors may begin to join, in ms: the start of the pre-queue, or the opening."""
+        """The time from which visitors may join, in ms: the pre-queue's start, or the opening."""
         return self.opens_at if self.prequeue_from is None else self.prequeue_from
 
     @property
     def ends_ms(self) -> int:
-        """When the event ends, in ms. Without closes_at, this is 1 ms after the opening."""
+        """The time at which the event ends, in ms: closes_at, or by default 1 ms after opens_at."""
         return self.opens_at + 1 if self.closes_at is None else self.closes_at
 
     @property
@@ -97,7 +97,7 @@ class RoomEvent(BaseModel):
 
 
 def find_event_problems(events: Sequence[RoomEvent]) -> list[str]:
-    """Return the problems between a room's events, each valid by itself, such as an overlap."""
+    """Return the problems of valid events that belong to one room, such as an overlap."""
     problems = []
     if len(events) > MAX_EVENTS:
         problems.append(
@@ -105,7 +105,7 @@ def find_event_problems(events: Sequence[RoomEvent]) -> list[str]:
         )
     names = find_duplicates(event.name for event in events)
     problems += [f"two events are called {name!r}" for name in names]
-    last: RoomEvent | None = None  # of the events so far, the one that ends last
+    last: RoomEvent | None = None  # the event that ends last, of those checked so far
     for event in sorted(events, key=lambda event: event.begins_ms):
         if last is not None and event.begins_ms < last.ends_ms:
             end = "has opened" if last.closes_at is None else "is over"
@@ -123,21 +123,21 @@ Events = Annotated[
 ]
 
 
-def list_draws(events: Iterable[RoomEvent]) -> list[RoomEvent]:
-    """Return the events that have a pre-queue, and so a lottery draw, sorted by its start."""
-    drawn = [event for event in events if event.prequeue_from is not None]
-    return sorted(drawn, key=lambda event: event.begins_ms)
+def list_drawn_events(events: Iterable[RoomEvent]) -> list[RoomEvent]:
+    """Return the events whose places are drawn by lot, earliest first: those with a pre-queue."""
+    drawn_events = [event for event in events if event.prequeue_from is not None]
+    return sorted(drawn_events, key=lambda event: event.begins_ms)
 
 
 @value
-class Moments:
-    """A room's phase at one time, the event of that phase, and the next event."""
+class Schedule:
+    """A room's schedule as of one time: the phase, the event of that phase, and the next event."""
 
     phase: Phase
     #: The event that is open or in its pre-queue. None if there is no such event.
     event: RoomEvent | None = None
-    #: The next event that has not begun. None if there is no such event.
-    coming: RoomEvent | None = None
+    #: The next event, which has not begun. None if there is no such event.
+    next_event: RoomEvent | None = None
 
     @property
     def overrides(self) -> dict[str, Any]:
@@ -146,25 +146,25 @@ class Moments:
         return self.event.overrides if self.event is not None and is_open else {}
 
 
-def find_moments(events: Sequence[RoomEvent], now_ms: int, *, is_open_between: bool) -> Moments:
-    """Return the phase, current and next event at a time, as rooms/lua/parts/openings.lua does."""
+def find_schedule(events: Sequence[RoomEvent], now_ms: int, *, is_open_between: bool) -> Schedule:
+    """Return a room's schedule as of a time, by the rule of rooms/lua/parts/openings.lua."""
     if not events:
-        return Moments(Phase.OPEN)
-    begun = [event for event in events if event.begins_ms <= now_ms]
-    future = [event for event in events if event.begins_ms > now_ms]
-    coming = min(future, key=lambda event: event.begins_ms, default=None)
+        return Schedule(Phase.OPEN)
+    future = (event for event in events if event.begins_ms > now_ms)
+    next_event = min(future, key=lambda event: event.begins_ms, default=None)
+    begun = (event for event in events if event.begins_ms <= now_ms)
     event = max(begun, key=lambda event: event.begins_ms, default=None)
     if event is not None:
         if now_ms < event.opens_at:
-            return Moments(Phase.PREQUEUE, event, coming)
+            return Schedule(Phase.PREQUEUE, event, next_event)
         if event.closes_at is None or now_ms < event.closes_at:
-            return Moments(Phase.OPEN, event, coming)
-    return Moments(Phase.OPEN if is_open_between else Phase.CLOSED, None, coming)
+            return Schedule(Phase.OPEN, event, next_event)
+    return Schedule(Phase.OPEN if is_open_between else Phase.CLOSED, None, next_event)
 
 
 _Settings = TypeVar("_Settings", bound=BaseModel)
 
 
-def apply_event_settings(settings: _Settings, now: Moments) -> _Settings:
-    """Return the settings with those that an open event replaces."""
-    return settings.model_copy(update=now.overrides) if now.overrides else settings
+def apply_event_settings(settings: _Settings, schedule: Schedule) -> _Settings:
+    """Return the settings, with the values of the open event if there is one."""
+    return settings.model_copy(update=schedule.overrides) if schedule.overrides else settings

@@ -1,5 +1,5 @@
-"""Previews a room's events for operators: when each phase begins, which settings are in force
-then, and which settings look like a mistake."""
+"""Previews a room's events for operators: when each phase begins, which settings are then in force,
+and which settings look like mistakes."""
 
 from datetime import datetime
 from typing import Any
@@ -8,20 +8,20 @@ from zoneinfo import ZoneInfo
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import InputError
 from sidecar.kit.moments import LATEST_MS, read_moment
-from sidecar.rooms.openings import Moments, RoomEvent, apply_event_settings, list_draws
+from sidecar.rooms.openings import RoomEvent, Schedule, apply_event_settings, list_drawn_events
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.model import Phase
 
 #: Operators get a warning about a pre-queue that is shorter than this.
 SHORT_PREQUEUE_MS = 60_000
 #: The settings of an event that are times, from the earliest to the latest.
-STEPS = ("prequeue_from", "opens_at", "closes_at")
+TIME_SETTINGS = ("prequeue_from", "opens_at", "closes_at")
 
 
 def read_time(text: str, settings: RoomSettings) -> int:
     """Parse a time such as "2026-12-01 10:05", and return it in ms since 1970. A time without a UTC
     offset is in the events' time zone. Raises InputError."""
-    zones = _time_zones(settings)
+    zones = _list_time_zones(settings)
     try:
         times_ms = {read_moment(text, zone) for zone in zones}
     except ValueError as error:
@@ -33,20 +33,20 @@ def read_time(text: str, settings: RoomSettings) -> int:
 
 
 def preview(settings: RoomSettings, *, now_ms: int, at_ms: int | None = None) -> dict[str, Any]:
-    """Return the preview: the settings in force at `at_ms` (None means now), the events sorted by
-    time, and warnings. `settings` are those of the room, with no event applied."""
+    """Return the members of EventsPreview, except `room`, for the time `at_ms` (None means now).
+    `settings` are the room's own settings, with no event applied."""
     at_ms = now_ms if at_ms is None else at_ms
-    zones, moments = _time_zones(settings), settings.moments(at_ms)
+    zones, schedule = _list_time_zones(settings), settings.schedule_at(at_ms)
     return {
         "at": iso(at_ms),
         "local": _format_local(at_ms, zones[0] if len(zones) == 1 else "UTC"),
-        "phase": moments.phase,
-        "event": moments.event and moments.event.name,
-        "coming": moments.coming and moments.coming.name,
+        "phase": schedule.phase,
+        "event": schedule.event and schedule.event.name,
+        "coming": schedule.next_event and schedule.next_event.name,
         "mode": settings.mode,
-        **_settings_in_force(settings, moments),
+        **_collect_settings(settings, schedule),
         "events": [
-            _describe_event(settings, event, now_ms, at_ms) for event in _sort_by_time(settings)
+            _describe_event(settings, event, now_ms, at_ms) for event in _sort_events(settings)
         ],
         "warnings": find_warnings(settings, now_ms),
     }
@@ -55,17 +55,17 @@ def preview(settings: RoomSettings, *, now_ms: int, at_ms: int | None = None) ->
 def _describe_event(
     settings: RoomSettings, event: RoomEvent, now_ms: int, at_ms: int
 ) -> dict[str, Any]:
-    """Return an event's state at `at_ms`, its steps, and the seconds from `now_ms` to each step."""
-    times = [(step, getattr(event, step)) for step in STEPS]
+    """Return the members of EventPreview, with the event's state at `at_ms`."""
+    times = [(step, getattr(event, step)) for step in TIME_SETTINGS]
     return {
         "name": event.name,
         "timezone": event.timezone,
-        "state": _event_state(settings, event, at_ms),
-        "before": settings.moments(event.begins_ms - 1).phase,
+        "state": _name_event_state(settings, event, at_ms),
+        "before": settings.schedule_at(event.begins_ms - 1).phase,
         "steps": [
             {
                 "step": step,
-                "phase": settings.moments(ms).phase,
+                "phase": settings.schedule_at(ms).phase,
                 "at": iso(ms),
                 "local": _format_local(ms, event.timezone),
                 "in_seconds": (ms - now_ms) // 1000,
@@ -73,28 +73,28 @@ def _describe_event(
             for step, ms in times
             if ms is not None
         ],
-        **_settings_in_force(settings, Moments(Phase.OPEN, event)),
+        **_collect_settings(settings, Schedule(Phase.OPEN, event)),
     }
 
 
-def _event_state(settings: RoomSettings, event: RoomEvent, at_ms: int) -> str:
+def _name_event_state(settings: RoomSettings, event: RoomEvent, at_ms: int) -> str:
     """Return an event's state at a time: coming, prequeue, open or over."""
-    moments = settings.moments(at_ms)
+    schedule = settings.schedule_at(at_ms)
     if event.begins_ms > at_ms:
         return "coming"
-    return moments.phase if moments.event == event else "over"
+    return schedule.phase if schedule.event == event else "over"
 
 
-def _settings_in_force(settings: RoomSettings, moments: Moments) -> dict[str, Any]:
+def _collect_settings(settings: RoomSettings, schedule: Schedule) -> dict[str, Any]:
     names = {"total_active_users", "new_users_per_minute", "message"}
-    return apply_event_settings(settings, moments).model_dump(include=names)
+    return apply_event_settings(settings, schedule).model_dump(include=names)
 
 
-def _sort_by_time(settings: RoomSettings) -> list[RoomEvent]:
+def _sort_events(settings: RoomSettings) -> list[RoomEvent]:
     return sorted(settings.events, key=lambda event: event.begins_ms)
 
 
-def _time_zones(settings: RoomSettings) -> list[str]:
+def _list_time_zones(settings: RoomSettings) -> list[str]:
     return sorted({event.timezone for event in settings.events}) or ["UTC"]
 
 
@@ -105,13 +105,14 @@ def _format_local(ms: int, zone: str) -> str:
 def find_warnings(settings: RoomSettings, now_ms: int) -> list[str]:
     """Return one line for each setting that is allowed but looks like a mistake. The line begins
     with the name of the event or setting."""
-    states = [(event, _event_state(settings, event, now_ms)) for event in _sort_by_time(settings)]
-    to_come = [event for event, state in states if state != "over"]
+    events = _sort_events(settings)
+    states = [(event, _name_event_state(settings, event, now_ms)) for event in events]
+    remaining_events = [event for event, state in states if state != "over"]
     lines = [f"{event.name}: is over" for event, state in states if state == "over"]
-    now = settings.moments(now_ms)
-    if now.phase is Phase.CLOSED and now.coming is None:
+    schedule = settings.schedule_at(now_ms)
+    if schedule.phase is Phase.CLOSED and schedule.next_event is None:
         lines.append("events: none is to come, so the room stays closed")
-    for event in to_come:
+    for event in remaining_events:
         if event.opens_at - event.begins_ms in range(1, SHORT_PREQUEUE_MS):
             lines.append(f"{event.name}: its pre-queue is shorter than a minute")
         if _may_outlast_prequeue(settings, event):
@@ -120,9 +121,9 @@ def find_warnings(settings: RoomSettings, now_ms: int) -> list[str]:
                 "stays inside as long as they click: set session_max_duration, or close the room "
                 "in between"
             )
-        if _settings_in_force(settings, Moments(Phase.OPEN, event))["total_active_users"] == 0:
+        if _collect_settings(settings, Schedule(Phase.OPEN, event))["total_active_users"] == 0:
             lines.append(f"{event.name}: total_active_users is 0, so nobody is let in")
-    return lines + (_find_room_warnings(settings, to_come) if to_come else [])
+    return lines + (_find_room_warnings(settings, remaining_events) if remaining_events else [])
 
 
 def _may_outlast_prequeue(settings: RoomSettings, event: RoomEvent) -> bool:
@@ -131,21 +132,21 @@ def _may_outlast_prequeue(settings: RoomSettings, event: RoomEvent) -> bool:
         return False
     is_fixed = settings.disable_session_renewal
     max_session_s = settings.session_duration if is_fixed else settings.session_max_duration
-    is_open_before = settings.moments(event.begins_ms - 1).phase is Phase.OPEN
+    is_open_before = settings.schedule_at(event.begins_ms - 1).phase is Phase.OPEN
     return is_open_before and (
         max_session_s is None or max_session_s * 1000 > event.opens_at - event.begins_ms
     )
 
 
-def _find_room_warnings(settings: RoomSettings, to_come: list[RoomEvent]) -> list[str]:
-    """Return warnings about settings that defeat an event. Operators may want such settings only
-    until the event begins."""
+def _find_room_warnings(settings: RoomSettings, events: list[RoomEvent]) -> list[str]:
+    """Return warnings about settings of the room with which an event has no effect. Operators may
+    have meant such a setting only for the time before the event."""
     lines = []
     if settings.suspended:
         lines.append("suspended: everybody passes, whatever the events say")
     if settings.queueing_method == "passthrough":
         lines.append("queueing_method: passthrough lets everybody in, whatever the events say")
-    if settings.queueing_method == "reject" and list_draws(to_come):
+    if settings.queueing_method == "reject" and list_drawn_events(events):
         lines.append(
             "queueing_method: reject lets nobody wait: a pre-queue stays empty, and after the "
             "opening everybody is refused while the room is full"

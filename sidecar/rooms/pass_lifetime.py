@@ -1,16 +1,15 @@
-"""Computes when a pass is due for renewal, and when it ends."""
+"""Computes the times at which a pass is due for renewal and at which it ends."""
 
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.model import RENEW_MIN_MS, Pass
 
 
 def compute_renewal_due_ms(pass_: Pass, settings: RoomSettings) -> int:
-    """Return the time from which on a request with this pass renews it.
+    """Return the time, in ms, from which a request with this pass renews the pass.
 
-    The settings at its last renewal determine how long a pass is valid. A change of settings takes
-    effect at the next renewal. A renewal that would not extend the pass is put off, but for one
-    session_duration at most: after that, only Redis still remembers released visitors.
-    """
+    How long a pass is valid depends on the settings at its last renewal. A change of settings takes
+    effect at the next renewal. A renewal that would not extend the pass is put off by at most one
+    session_duration, because after that time replicas forget which visitors were released."""
     lifetime_ms = pass_.expires_ms - pass_.renewed_ms
     session_ms = int(settings.session_duration * 1000)
     usual_ms = pass_.renewed_ms + min(max(lifetime_ms // 6, RENEW_MIN_MS), lifetime_ms // 2)

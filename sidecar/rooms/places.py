@@ -1,4 +1,4 @@
-"""Determines a visitor's place in the queue from the claimed class and from the lottery draw."""
+"""Applies what decides a visitor's place in the queue: the claimed class, and the lottery draw."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ _CLOCK_SKEW_MS = 2_000
 class LotSource(Protocol):
     """The interface of a room's lottery draws (lottery/service.py)."""
 
-    def is_agreed(self, event: RoomEvent) -> bool:
+    def has_agreed_secret(self, event: RoomEvent) -> bool:
         """Return True if all replicas use the same secret for the event's draw."""
 
     def compute_lot(self, event: RoomEvent, visitor: str) -> int:
@@ -42,8 +42,8 @@ async def apply_claim(
     ticket: Ticket, claim: ClassClaim, settings: RoomSettings, store: RoomStore
 ) -> Ticket:
     """Return the ticket with the claimed class. Return it unchanged if the room has no such class,
-    or if Redis rejects the claim, as with a used grant. The next poll then claims the class again.
-    Raises StoreError."""
+    or if Redis rejects the claim, for example because the grant was used. The next poll then claims
+    the class again. Raises StoreError."""
     name = claim.class_name
     if name == ticket.class_name or name not in settings.classes:
         return ticket
@@ -71,7 +71,7 @@ def find_lot(
     """Return a newcomer's lot in the draw. Return None if the current or next event has no
     pre-queue, or if the replicas do not agree yet on the secret of the draw."""
     event = _find_prequeue_event(settings, now_ms) if settings.events else None
-    if event is None or draws is None or not draws.is_agreed(event):
+    if event is None or draws is None or not draws.has_agreed_secret(event):
         return None
     return Lot(draws.compute_lot(event, visitor) / (1 << LOT_BITS), event.begins_ms)
 
@@ -91,7 +91,7 @@ def add_drawn_order(ticket: Ticket, settings: RoomSettings, draws: LotSource | N
 
 
 def _find_prequeue_event(settings: RoomSettings, now_ms: int) -> RoomEvent | None:
-    """Return the event that opens next, if its pre-queue decides a newcomer's place; else None."""
+    """Return the next event to open, or None if that event has no pre-queue."""
     for event in sorted(settings.events, key=lambda event: event.begins_ms):
         if now_ms < event.opens_at + _CLOCK_SKEW_MS:
             return event if event.prequeue_from is not None else None

@@ -1,23 +1,22 @@
 """The names of a room's Redis keys. All other modules get them from here.
 
-All keys of a room share the hash tag `{room}`, so they are in one slot of a Redis Cluster.
-"""
+All keys of a room share the hash tag `{room}`, so they are in one slot of a Redis Cluster."""
 
 #: The keys of a room, in the order of KEYS in every room script (see rooms/lua/parts/room.lua).
 ROOM_KEYS = (
     "waiting",   # zset    visitor -> order
-    "due",       # zset    waiting, reserved visitor -> when its next heartbeat is due, ms
-    "active",    # zset    visitor -> when its session ends, ms; with provisional sessions
-    "admitted",  # zset    visitor -> when its session began, ms; no provisional sessions
-    "revoked",   # zset    visitor -> when it left or was released, ms; kept for a pass's lifetime
-    "spent",     # zset    visitor -> when its ticket became void (admitted or left), ms
-    "polls",     # hash    visitor -> early polls in this minute
+    "due",       # zset    waiting or reserved visitor -> when the next heartbeat is due, ms
+    "active",    # zset    visitor -> when the session ends, ms; with provisional sessions
+    "admitted",  # zset    visitor -> when the session began, ms; without provisional sessions
+    "revoked",   # zset    visitor who left or was released -> when, ms; kept for a pass's lifetime
+    "spent",     # zset    admitted or departed visitor -> when the ticket became void, ms
+    "polls",     # hash    visitor -> number of early polls in this minute
     "config",    # hash    settings changed at run time (JSON), epoch, revision
     "stats",     # hash    counters, and the data for the estimate and the rate
     "events",    # stream  joined, called, admitted, expired, left, released, operator
     "arrivals",  # zset    waiting visitor -> order of arrival, if positions are shown by arrival
     "drawn",     # zset    visitor of the last pre-queue -> order
-    "reserved",  # zset    next visitor, who polls rarely -> order
+    "reserved",  # zset    visitor with a reservation (rooms/lua/parts/reserved.lua) -> order
     "addresses", # zset    address~visitor, all of score 0, while max_places_per_address is set
     "grants",    # zset    id of a used one-time grant -> when the grant expires, ms
     "moved",     # zset    waiting visitor whom an operator moved -> order before the move
@@ -44,12 +43,12 @@ def leader_key(room: str, task: str) -> str:
     return room_key(room, task)
 
 
-def called_key(room: str) -> str:
+def cursor_key(room: str) -> str:
     """Return the key that stores the id of the last stream entry that the call notifier has read.
     The recorder trims the stream only up to that entry. The key expires."""
     return room_key(room, "called")
 
 
 def site_key(room: str, step: int) -> str:
-    """Return the key of the hash with the counts of the site's sampled responses in a step."""
+    """Return the key of the hash with the counts of one step (rooms/adaptive/signals.py)."""
     return room_key(room, f"site:{step}")

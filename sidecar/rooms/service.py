@@ -1,7 +1,6 @@
 """Decides which visitors of a room pass, which ones wait, and which token each visitor gets.
 
-Most passes are checked by their signature alone. Only joins, heartbeats and renewals use Redis.
-"""
+Most passes are checked by their signature alone. Only joins, heartbeats and renewals use Redis."""
 
 import asyncio
 import contextlib
@@ -16,7 +15,7 @@ from aiohttp import web
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.kit.names import Named
-from sidecar.rooms.bearer import NOBODY, Bearer, belongs_to_another
+from sidecar.rooms.bearer import NOBODY, Bearer, belongs_to_other_client
 from sidecar.rooms.exemptions import (
     has_exemptions,
     has_partial_rollout,
@@ -77,17 +76,18 @@ class WaitingRoom:
     grants: Grants = field(default_factory=lambda: Grants("", []))
     #: The lottery draws of pre-queues. If None, nobody gets a place in a pre-queue.
     draws: LotSource | None = None
-    #: Returns those of the file's settings that the Lua scripts read, for a reload.
-    for_scripts: Callable[[RoomSettings], dict[str, Any]] = RoomSettings.for_scripts
-    #: The settings in force: the file's, changes made at run time, and an open event's.
+    #: Returns those of the settings that the Lua scripts read, when the file is read again.
+    get_script_settings: Callable[[RoomSettings], dict[str, Any]] = RoomSettings.get_script_settings
+    #: The settings in force: those of the file, of changes at run time, and of an open event.
     settings: RoomSettings = field(init=False)
     #: Whether everybody passes without being counted.
     is_open: bool = field(init=False)
     #: Whether verdicts depend on the client and not only on its cookie.
     depends_on_client: bool = field(init=False)
     snapshot: Snapshot | None = None
+    #: The times of revocations, in ms, by visitor; and the latest time that was read from Redis.
     _revoked: dict[str, int] = field(default_factory=dict)
-    _revoked_seen_ms: int = 0
+    _last_revocation_ms: int = 0
     #: Newcomers whose `enter` got no reply, oldest first. Beyond MAX_ORPHANS the oldest are
     #: dropped, and their places expire.
     _orphans: deque[tuple[str, ClassClaim]] = field(
@@ -103,7 +103,7 @@ class WaitingRoom:
         self._apply_settings(self.file_settings)
 
     def _apply_settings(self, settings: RoomSettings) -> None:
-        """Set the settings in force, and compute the values derived from them for each request."""
+        """Put these settings into force, and compute the values that requests derive from them."""
         self.settings = settings
         self.is_open = settings.is_open
         self.depends_on_client = (
@@ -113,16 +113,15 @@ class WaitingRoom:
             or has_exemptions(settings)
         )
 
-    def configure(self, file: RoomSettings) -> None:
-        """Take other settings from the settings file. Changes made at run time stay in force.
+    def configure(self, file_settings: RoomSettings) -> None:
+        """Replace the settings from the settings file. Changes made at run time stay in force.
 
-        A script that was sent already runs with the old settings. While Redis is unavailable, the
-        free slots that this replica may give stay those of the last snapshot.
-        """
-        self.file_settings = file
-        self.store.set_settings(self.for_scripts(file))
+        Scripts that were sent before run with the old settings. While Redis is unavailable, this
+        replica still gives only the slots that were free in the last snapshot."""
+        self.file_settings = file_settings
+        self.store.set_settings(self.get_script_settings(file_settings))
         overrides = self.snapshot.overrides if self.snapshot else {}
-        settings, _ = merge_settings(file, overrides, self.clock.now_ms())
+        settings, _ = merge_settings(file_settings, overrides, self.clock.now_ms())
         self._apply_settings(settings)
 
     async def check(  # noqa: C901 - each coroutine more would cost time in each poll
@@ -139,12 +138,12 @@ class WaitingRoom:
             return Answer(VisitorState.ADMITTED)
         rollout_number, fingerprint = None, ""
         if self.depends_on_client or bearer is not NOBODY or isinstance(token, Outside):
-            uncounted = self._check_uncounted(token, bearer)
-            if uncounted is not None:
-                return uncounted
-            fingerprint = bearer.fingerprint(self.name, self.settings)
+            uncounted_answer = self._check_uncounted(token, bearer)
+            if uncounted_answer is not None:
+                return uncounted_answer
+            fingerprint = bearer.compute_fingerprint(self.name, self.settings)
             if isinstance(token, Outside):
-                rollout_number, token = token.draw, None
+                rollout_number, token = token.rollout_number, None
         shown_token, token = token, self._accept_token(token, fingerprint)
         try:
             if isinstance(token, Pass):
@@ -153,7 +152,7 @@ class WaitingRoom:
                 if bearer is not NOBODY:
                     token = await apply_claim(token, read_claim(bearer), self.settings, self.store)
                 placed_ticket = add_drawn_order(token, self.settings, self.draws)
-                address = bearer.address_digest(self.name, self.settings)
+                address = bearer.compute_address_digest(self.name, self.settings)
                 standing = await self.store.beat(placed_ticket, address=address)
                 answer = build_answer(self._record_refresh(standing), token)
             else:
@@ -175,7 +174,7 @@ class WaitingRoom:
         roll-out. Return None if the room applies to the request."""
         if is_exempt(self.settings, bearer):
             return Answer(VisitorState.ADMITTED, uncounted="exempt")
-        if not isinstance(token, Outside) or not is_outside(token.draw, self.settings):
+        if not isinstance(token, Outside) or not is_outside(token.rollout_number, self.settings):
             return None
         is_fresh = token.signed_ms > self.clock.now_ms() - TICKET_RENEW_MS
         return Answer(
@@ -188,7 +187,7 @@ class WaitingRoom:
     def _accept_token(self, token: Ticket | Pass | None, fingerprint: str) -> Ticket | Pass | None:
         """Return the token, or None if the token belongs to another client or was revoked."""
         if token is None or (
-            isinstance(token, Pass) and belongs_to_another(token.fingerprint, fingerprint)
+            isinstance(token, Pass) and belongs_to_other_client(token.fingerprint, fingerprint)
         ):
             return None
         if self._is_valid(token):
@@ -207,18 +206,22 @@ class WaitingRoom:
         passes only while Redis counts as unavailable, not after a single failed command."""
         now_ms, settings, is_away = self.clock.now_ms(), self.settings, self.store.is_away
         # Nobody is admitted before the room opens or after it closes.
-        is_open = settings.moments(now_ms).phase is Phase.OPEN
+        is_open = settings.schedule_at(now_ms).phase is Phase.OPEN
         may_enter = is_away and is_open and not self.clock.is_doubtful
         new_pass: Pass | None = None
         is_new = False
         if isinstance(token, Pass) and self._is_valid(token):
-            new_pass = self._fallback.extend(token, settings, now_ms) if is_away else None
+            new_pass = self._fallback.extend_pass(token, settings, now_ms) if is_away else None
             if new_pass is None and is_away and self._is_unconfirmed_first_pass(token):
-                self._fallback.add_unreported(replace(token, renewed_ms=0))  # reported as used
+                # The report tells Redis that the client has used the pass.
+                self._fallback.add_unreported_pass(replace(token, renewed_ms=0))
             if new_pass is None:
-                return Answer(VisitorState.ADMITTED, is_settled=self._is_settled(token))
+                is_settled = self._is_verdict_cacheable(token)
+                return Answer(VisitorState.ADMITTED, is_settled=is_settled)
         elif isinstance(token, Ticket):
-            new_pass = self._fallback.admit_waiting(token, settings, now_ms) if may_enter else None
+            new_pass = (
+                self._fallback.admit_from_queue(token, settings, now_ms) if may_enter else None
+            )
             if new_pass is None:
                 self._refreshes.record(DEFAULT_REFRESH_MS, now_ms)
                 # Sign the ticket again: nginx chooses the replica by the cookie's value, so the
@@ -235,14 +238,13 @@ class WaitingRoom:
             is_new = True
         if new_pass is None:
             return Answer(VisitorState.NOT_QUEUED, store_unavailable=True)
-        self._fallback.add_unreported(new_pass)
+        self._fallback.add_unreported_pass(new_pass)
         self.store.mark_unreported_admissions(now_ms)
         return Answer(
             VisitorState.ADMITTED, new_pass, joined_ms=new_pass.joined_ms, failed_open=is_new
         )
 
     async def leave(self, token: Token | None, *, why: str = "left") -> None:
-        """End the place or session of the token's visitor."""
         if isinstance(token, Ticket | Pass):
             await self.release(token.visitor, why=why)
 
@@ -254,26 +256,26 @@ class WaitingRoom:
         return existed
 
     async def refresh(self) -> Snapshot:
-        """Read changed settings, revoked passes and figures from Redis, and apply them. Remove the
-        places and sessions of newcomers who got no reply."""
+        """Read changed settings, revoked passes and figures from Redis, apply them, and return the
+        snapshot. Also remove the places and sessions of newcomers who got no reply."""
         was_away = self.store.is_away
         self.store.set_longest_refresh_near_head(self._refreshes.find_longest(self.clock.now_ms()))
         if not was_away:
             await self._release_orphans()
         while True:
-            snapshot = await self.store.snapshot(revoked_since_ms=self._revoked_seen_ms)
+            snapshot = await self.store.snapshot(revoked_since_ms=self._last_revocation_ms)
             self._revoked.update(snapshot.revoked)
-            newest = max(snapshot.revoked.values(), default=self._revoked_seen_ms)
-            if len(snapshot.revoked) < REVOCATIONS_LIMIT or newest == self._revoked_seen_ms:
+            latest_ms = max(snapshot.revoked.values(), default=self._last_revocation_ms)
+            if len(snapshot.revoked) < REVOCATIONS_LIMIT or latest_ms == self._last_revocation_ms:
                 break
-            self._revoked_seen_ms = newest
-        self._revoked_seen_ms = newest
+            self._last_revocation_ms = latest_ms
+        self._last_revocation_ms = latest_ms
         if was_away:
             await self._release_orphans()  # before this replica reports its own admissions
         await self._report_admissions()
         await self._restore_lost_data(snapshot)
         session_ms = int(self.settings.session_duration * 1000)
-        self._revoked = snapshot.keep_unexpired(self._revoked, session_ms)
+        self._revoked = snapshot.drop_expired_revocations(self._revoked, session_ms)
         self.snapshot = snapshot
         self._shield.raise_until(snapshot.shield_until_ms)
         settings, problems = merge_settings(self.file_settings, snapshot.overrides, snapshot.now_ms)
@@ -293,25 +295,25 @@ class WaitingRoom:
             if snapshot.counters.get("lost"):
                 hint += "; single keys were lost: set maxmemory-policy of Redis to noeviction"
             log.warning("store_emptied", room=self.name, hint=hint)
-            self._revoked_seen_ms = 0
+            self._last_revocation_ms = 0
             last = self.snapshot
             learned = {} if last.learned is None else {"learned": last.learned.to_json()}
             overrides = last.overrides | learned
-            await self.store.restore_lost(self._revoked, overrides, epoch=last.epoch)
+            await self.store.restore_lost_data(self._revoked, overrides, epoch=last.epoch)
         elif self.snapshot is not None and snapshot.rollbacks > self.snapshot.rollbacks:
             hint = "sessions and places of the last seconds come back by themselves"
             log.warning("store_behind", room=self.name, hint=hint)
-            await self.store.restore_lost(self._revoked, {}, epoch=0)
+            await self.store.restore_lost_data(self._revoked, {}, epoch=0)
 
     async def _report_admissions(self) -> None:
         """Report to Redis the passes that this replica issued or extended without Redis, so that
         their slots go to nobody else."""
-        while passes := self._fallback.take_unreported(self.clock.now_ms()):
+        while passes := self._fallback.take_unreported_passes(self.clock.now_ms()):
             renewals = (self.store.renew(pass_) for pass_ in passes)
             replies = await asyncio.gather(*renewals, return_exceptions=True)
             for pass_, reply in zip(passes, replies, strict=True):
                 if isinstance(reply, StoreError):
-                    self._fallback.add_unreported(pass_)
+                    self._fallback.add_unreported_pass(pass_)
             failed = [reply for reply in replies if isinstance(reply, BaseException)]
             if failed:
                 raise failed[0]
@@ -336,21 +338,21 @@ class WaitingRoom:
         return now_ms < token.expires_ms
 
     def _renewal_due_ms(self, pass_: Pass, fingerprint: str) -> int:
-        """Return the time from which a request renews the pass, in ms. 0: now, as Redis does not
-        know the pass: Redis was emptied since, or a replica issued the pass without it."""
+        """Return the time from which a request renews the pass, in ms. Return 0 if Redis does not
+        know the pass, because Redis was emptied since or a replica issued the pass alone."""
         emptied_ms = self.snapshot.recovery_ms if self.snapshot else 0
         if pass_.renewed_ms < max(1, emptied_ms) or pass_.fingerprint != fingerprint:
             return 0
         return compute_renewal_due_ms(pass_, self.settings)
 
-    def _is_settled(self, pass_: Pass) -> bool:
+    def _is_verdict_cacheable(self, pass_: Pass) -> bool:
         """Return True if nginx may cache the verdict about a pass. nginx caches by cookie, so the
         verdict about a pass that is bound to one client would hold for every client."""
         return not pass_.fingerprint and self.clock.now_ms() + VERDICT_TTL_MS < pass_.expires_ms
 
     async def _check_pass(self, pass_: Pass, fingerprint: str) -> Answer | None:
         if not self._is_valid(pass_):
-            return await self._check_extended(pass_)
+            return await self._check_expired_pass(pass_)
         due_ms, now_ms = self._renewal_due_ms(pass_, fingerprint), self.clock.now_ms()
         is_due = now_ms >= due_ms
         if is_due or self._is_unconfirmed_first_pass(pass_):
@@ -360,11 +362,11 @@ class WaitingRoom:
             self._used_passes[pass_.visitor] = None
             if len(self._used_passes) > MAX_USED_PASSES:
                 del self._used_passes[next(iter(self._used_passes))]
-        settled = self._is_settled(pass_) and now_ms + VERDICT_TTL_MS < due_ms
-        return Answer(VisitorState.ADMITTED, is_settled=settled)
+        is_settled = self._is_verdict_cacheable(pass_) and now_ms + VERDICT_TTL_MS < due_ms
+        return Answer(VisitorState.ADMITTED, is_settled=is_settled)
 
-    async def _check_extended(self, pass_: Pass) -> Answer | None:
-        """Return the verdict about an expired pass. Its session may have been extended since."""
+    async def _check_expired_pass(self, pass_: Pass) -> Answer | None:
+        """Return the verdict about an expired pass, but None if its session was not extended."""
         latest_ms = pass_.expires_ms + int((self.settings.max_extension or 0) * 1000)
         if pass_.visitor in self._revoked or self.clock.now_ms() >= latest_ms:
             return None
@@ -398,7 +400,7 @@ class WaitingRoom:
                 return Answer(VisitorState.ADMITTED, uncounted="outside")
             return Answer(VisitorState.NOT_QUEUED, joins_later=self._shield.is_active(now_ms))
         is_cacheable = not has_exemptions(settings)
-        if not outside and settings.moments(now_ms).phase is Phase.CLOSED:
+        if not outside and settings.schedule_at(now_ms).phase is Phase.CLOSED:
             return Answer(
                 VisitorState.CLOSED, is_settled=is_cacheable and not has_partial_rollout(settings)
             )
@@ -410,7 +412,7 @@ class WaitingRoom:
         if outside:
             return Answer(VisitorState.ADMITTED, outside, uncounted="outside")
         return await self._enter(
-            bearer.address_digest(self.name, self.settings), read_claim(bearer)
+            bearer.compute_address_digest(self.name, self.settings), read_claim(bearer)
         )
 
     def _apply_shield(self, bearer: Bearer) -> ShieldVerdict:
@@ -437,7 +439,7 @@ class WaitingRoom:
         try:
             standing = await self.store.enter(visitor, address=address, claim=claim, lot=lot)
         except StoreUnavailableError:
-            raise  # the command was never sent
+            raise  # the script was never sent, so there is no place to remove later
         except StoreError:
             # Redis may have created a place, but the visitor gets no cookie for it.
             self._orphans.append((visitor, claim))

@@ -30,16 +30,16 @@ from sidecar.rooms.adaptive.controller import Learned
 from sidecar.rooms.adaptive.settings import Adaptive
 from sidecar.rooms.appearance import APPEARANCE, ColourText, Font, Links, SitePath, StyleSheet
 from sidecar.rooms.hold import HoldSetting
-from sidecar.rooms.messages import Message, drop_ended
-from sidecar.rooms.openings import Events, Moments, apply_event_settings, find_moments
+from sidecar.rooms.messages import Message, drop_if_ended
+from sidecar.rooms.openings import Events, Schedule, apply_event_settings, find_schedule
 from sidecar.visitors.classes import Classes, Lines, find_class_problems
 from sidecar.visitors.verdict_lifetime import OUTAGE_MS, RELEASE_HOLD_MS, SESSION_GRACE_MS
 
-#: About how many entries a room's event stream holds at most if no history is stored.
+#: The approximate maximum length of a room's event stream if no history is stored.
 EVENTS_KEPT = 100_000
 _SITE = re.compile(r"https?://([A-Za-z0-9.-]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?/?\Z")
 #: The settings that the Lua scripts do not need.
-_NOT_FOR_SCRIPTS = {
+_NON_SCRIPT_SETTINGS = {
     *("message", "site_name", "logo", "template", "public_url", "rank_limit", *APPEARANCE),
     *("queueing_status_code", "json_format", "keepalive_max_duration", "bind_pass"),
     *("rollout_percent", "exempt_addresses", "exempt_paths", "exempt_header", "class_header"),
@@ -47,7 +47,7 @@ _NOT_FOR_SCRIPTS = {
     *("pause_on_error_share", "pause_on_response_time", "release_by_header"),
 }
 #: The fields of an event that the Lua scripts do not need.
-_EVENT_FIELDS_NOT_FOR_SCRIPTS = {"name", "message", "timezone"}
+_NON_SCRIPT_EVENT_FIELDS = {"name", "message", "timezone"}
 
 
 def _read_site(value: str) -> str:
@@ -266,8 +266,8 @@ class RoomSettings(BaseModel):
 
     @property
     def shortest_claim_s(self) -> float:
-        """The shortest time, in seconds, for which a called visitor's slot is reserved: three poll
-        intervals. See `get_patience_ms` in rooms/lua/parts/no_show.lua."""
+        """The shortest time, in seconds, for which a called visitor's slot is kept: three poll
+        intervals, by the same rule as get_patience_ms in rooms/lua/parts/no_show.lua."""
         return min(self.claim_window, max(10, 3 * (self.heartbeat_interval or 2)))
 
     @property
@@ -284,8 +284,8 @@ class RoomSettings(BaseModel):
     def line_labels(self) -> dict[str, dict[str, str]]:
         """Get the labels of the sub-queues that the waiting page shows: name -> language -> label.
         The last sub-queue, where visitors without a class wait, is shown only if it has labels."""
-        shown = (line for line in self.lines if line.labels or line is not self.lines[-1])
-        return {line.name: line.labels or {"en": line.name} for line in shown}
+        shown_lines = (line for line in self.lines if line.labels or line is not self.lines[-1])
+        return {line.name: line.labels or {"en": line.name} for line in shown_lines}
 
     @property
     def is_site_measured(self) -> bool:
@@ -294,8 +294,8 @@ class RoomSettings(BaseModel):
         return limits != (None, None) or (self.adaptive is not None and self.adaptive.mode != "off")
 
     @property
-    def reported_settings(self) -> list[str]:
-        """The settings in use that need nginx's reports (`health_listen`)."""
+    def settings_needing_reports(self) -> list[str]:
+        """The names of the settings in use that need nginx's reports (`health_listen`)."""
         names = ["pause_on_error_share", "pause_on_response_time"]
         names += ["max_extension", "release_by_header"]
         if self.adaptive is not None and self.adaptive.mode != "off":
@@ -304,24 +304,23 @@ class RoomSettings(BaseModel):
 
     @property
     def slow_s(self) -> float | None:
-        """The response time that counts as slow, in seconds. None: there is no such limit."""
+        """The response time above which a response is slow, in seconds. None if none is set."""
         limits = self.pause_on_response_time, self.adaptive.p90 if self.adaptive else None
         return min((limit for limit in limits if limit is not None), default=None)
 
     def find_cap(self, learned: Learned | None) -> int:
         """Return the cap in force: in an adaptive room, at most what the site can serve."""
         cap = self.total_active_users
-        return cap if self.adaptive is None else self.adaptive.lower(cap, learned)
+        return cap if self.adaptive is None else self.adaptive.lower_cap(cap, learned)
 
-    def moments(self, now_ms: int) -> Moments:
-        """Return the room's phase, current event and next event at the given time."""
-        return find_moments(self.events, now_ms, is_open_between=self.between_events == "open")
+    def schedule_at(self, now_ms: int) -> Schedule:
+        return find_schedule(self.events, now_ms, is_open_between=self.between_events == "open")
 
-    def find_message(self, moments: Moments, now_ms: int) -> str | dict[str, Any] | None:
-        """Return the message that visitors see now, which may be that of the open event."""
-        return drop_ended(moments.overrides.get("message", self.message), now_ms)
+    def find_message(self, schedule: Schedule, now_ms: int) -> str | dict[str, Any] | None:
+        """Return the message that visitors see now: the open event's, or else the room's own."""
+        return drop_if_ended(schedule.overrides.get("message", self.message), now_ms)
 
-    def for_scripts(
+    def get_script_settings(
         self,
         *,
         events_kept: int = EVENTS_KEPT,
@@ -333,11 +332,11 @@ class RoomSettings(BaseModel):
         Args:
             events_kept: The approximate maximum number of entries in the room's event stream.
             tells_called: Whether a webhook reports calls, so that visitors may close the page.
-            outage_ms: A longer time without a script call counts as an outage.
+            outage_ms: The longest time without a script call that does not count as an outage.
         """
-        values: dict[str, Any] = self.model_dump(exclude_none=True, exclude=_NOT_FOR_SCRIPTS)
+        values: dict[str, Any] = self.model_dump(exclude_none=True, exclude=_NON_SCRIPT_SETTINGS)
         for event in values["events"]:
-            for name in _EVENT_FIELDS_NOT_FOR_SCRIPTS & event.keys():
+            for name in _NON_SCRIPT_EVENT_FIELDS & event.keys():
                 del event[name]
         for line in values["lines"]:
             line.pop("labels", None)
@@ -352,7 +351,7 @@ class RoomSettings(BaseModel):
             "release_hold_ms": RELEASE_HOLD_MS,
         }
 
-    def changed(self, overrides: dict[str, Any]) -> "RoomSettings":
+    def with_overrides(self, overrides: dict[str, Any]) -> "RoomSettings":
         """Return these settings with the overrides applied. Raises InputError, which names each
         field that is unknown or not allowed."""
         try:
@@ -360,32 +359,31 @@ class RoomSettings(BaseModel):
         except ValidationError as error:
             raise InputError(describe_problems(error, RoomSettings)) from None
 
-    def overridden(self, overrides: dict[str, Any]) -> "tuple[RoomSettings, list[str]]":
-        """Return these settings with the valid overrides from run time applied, and the problems of
-        the others. An override is invalid, for example, if only a later version knows the setting.
-        The valid overrides are applied nevertheless, because the Lua scripts apply them too."""
+    def with_valid_overrides(self, overrides: dict[str, Any]) -> "tuple[RoomSettings, list[str]]":
+        """Return these settings with all valid overrides applied, and the problems of the invalid
+        ones. An override is invalid, for example, if only a later version knows the setting. The
+        valid ones are applied nevertheless, because the Lua scripts apply them too."""
         try:
-            return (self.changed(overrides) if overrides else self), []
+            return (self.with_overrides(overrides) if overrides else self), []
         except InputError as error:
             problems = error.problems
         settings, remaining = self, dict(overrides)
         for _ in overrides:  # an override may need a later one: a class needs its sub-queue
             for name in list(remaining):
                 with contextlib.suppress(InputError):
-                    settings = settings.changed({name: remaining[name]})
+                    settings = settings.with_overrides({name: remaining[name]})
                     del remaining[name]
         return settings, problems
 
 
 def merge_settings(
-    file: RoomSettings, overrides: dict[str, Any], now_ms: int
+    file_settings: RoomSettings, overrides: dict[str, Any], now_ms: int
 ) -> tuple[RoomSettings, list[str]]:
     """Return the settings in force, and the problems of the overrides. Changes made at run time
     replace the file's settings, an open event replaces both, and a hold pauses the room. The Lua
-    scripts merge the same way (rooms/lua/parts/settings.lua, openings.lua;
-    tests/rooms/test_effective.py)."""
-    settings, problems = file.overridden(overrides)
+    scripts merge the same way (rooms/lua/parts/settings.lua and openings.lua)."""
+    settings, problems = file_settings.with_valid_overrides(overrides)
     if settings.hold:
         is_held = now_ms < settings.hold.until
         settings = settings.model_copy(update={"queue_all": True} if is_held else {"hold": None})
-    return apply_event_settings(settings, settings.moments(now_ms)), problems
+    return apply_event_settings(settings, settings.schedule_at(now_ms)), problems

@@ -4,21 +4,20 @@ When newcomers arrive faster than the room's `shield_above`, a replica gives no 
 plain requests. Instead the replica sends an answer that nginx may cache, and each browser takes a
 place by `POST join`, after a random delay. That request needs a token which becomes valid only
 after two seconds, so that no program gets ahead of waiting browsers. A client without cookies and
-scripts gets the answer cached by nginx, and no place. One address may join 20 times a second.
-"""
+scripts gets the answer cached by nginx, and no place. One address may join 20 times a second."""
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from sidecar.kit.addresses import AddressLimit
-from sidecar.rooms.bearer import is_global
+from sidecar.rooms.bearer import is_public_address
 from sidecar.visitors.verdict_lifetime import BRIEF_TTL_MS
 
-#: Once raised, the shield stays up for one to two periods. It ends on a period boundary, so at the
-#: same time on all replicas. Otherwise, while nginx serves the cached answer of one replica, the
-#: other replicas would get no requests, and assume that the flood is over.
+#: A raised shield stays up for one to two periods. It ends at the end of a period, and so on all
+#: replicas at the same time. Otherwise, while nginx serves the cached answer of one replica, the
+#: other replicas would get no requests, and conclude that the flood is over.
 PERIOD_MS = 4_000
-#: How long replicas then probe whether the flood is over. nginx caches answers for less time.
+#: How long replicas probe, after the shield, whether the flood is over: longer than nginx caches.
 PROBE_MS = BRIEF_TTL_MS + 500
 #: The rate and the burst of joins from one IP address. All visitors behind the address of an office
 #: or mobile carrier may join within seconds.
@@ -32,7 +31,7 @@ class ShieldVerdict(Enum):
     NONE = auto()
     #: The newcomer gets no place. nginx may cache the answer briefly, for all newcomers.
     UP = auto()
-    #: The newcomer gets no place. Each one must be counted, so nginx must not cache the answer.
+    #: The newcomer gets no place. Every newcomer must be counted, so nginx may not cache this.
     PROBING = auto()
 
 
@@ -45,7 +44,7 @@ class Shield:
     and holds half a second of them, so that the first newcomers of a continuing flood overflow it.
     """
 
-    #: The end of the shield, in ms by the clock of Redis.
+    #: The time until which the shield stays up, in ms by the clock of Redis.
     until_ms: int = 0
     _level: float = 0.0
     _level_ms: int = 0
@@ -54,9 +53,9 @@ class Shield:
     )
 
     def check_join(self, address: str, now_ms: int) -> ShieldVerdict:
-        """Decide about a newcomer who joins from the waiting page and was counted before. Only the
-        limit on joins from one IP address may delay such a newcomer."""
-        is_limited = self.is_active(now_ms) and is_global(address)
+        """Return the verdict about a newcomer who was counted before and now joins from the waiting
+        page. Only the limit on joins from one IP address may delay such a newcomer."""
+        is_limited = self.is_active(now_ms) and is_public_address(address)
         must_wait = is_limited and self._joins.wait_s(address, now_ms / 1000) > 0
         return ShieldVerdict.PROBING if must_wait else ShieldVerdict.NONE
 
@@ -65,8 +64,7 @@ class Shield:
         return now_ms < self.until_ms + PROBE_MS
 
     def count_newcomer(self, shield_above: int, now_ms: int) -> ShieldVerdict:
-        """Count a newcomer, and decide how they are treated. `shield_above` is in newcomers per
-        second; `now_ms` is the time of Redis."""
+        """Count a newcomer, and return the verdict. `shield_above` is in newcomers per second."""
         if now_ms < self.until_ms:
             return ShieldVerdict.UP
         is_probing = self.is_active(now_ms)
@@ -80,9 +78,9 @@ class Shield:
         return ShieldVerdict.PROBING if is_probing else ShieldVerdict.NONE
 
     def is_cached_by_nginx(self, now_ms: int) -> bool:
-        """Return True while nginx may give newcomers a verdict cached while the shield was up."""
+        """Return True while nginx may still serve an answer that it cached during the shield."""
         return now_ms < self.until_ms + BRIEF_TTL_MS
 
     def raise_until(self, until_ms: int) -> None:
-        """Keep the shield up until this time or longer, as another replica does."""
+        """Keep the shield up at least until this time, because another replica's shield is up."""
         self.until_ms = max(self.until_ms, until_ms)

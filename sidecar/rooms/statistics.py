@@ -15,17 +15,17 @@ from sidecar.visitors.model import Phase
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 #: The counters (rooms/lua/parts/stats.lua) of visitors who gave up, before or after being called.
-ABANDONED = ("expired_silent", "expired_swept", "expired_no_show", "left_waiting", "left_called")
+ABANDONMENTS = ("expired_silent", "expired_swept", "expired_no_show", "left_waiting", "left_called")
 #: The counters of ended sessions.
-ENDED = ("expired_session", "left_session", "released")
+ENDED_SESSIONS = ("expired_session", "left_session", "released")
 #: The recovery_stage in which nobody is called.
 STAGE_WITHOUT_CALLS = 2
 _WAIT_PREFIX = "wait_"
 
 
 def name_state(settings: RoomSettings, snapshot: Snapshot | None) -> RoomStateName:
-    """Return the one word for what a room does, the first that applies. What an operator has set
-    takes precedence over the events. `snapshot` is None if Redis does not answer."""
+    """Return the name of the room's state: the first that applies. What an operator has set takes
+    precedence over the events. `snapshot` is None if Redis does not answer."""
     if snapshot is None:
         return "no_redis"
     if snapshot.recovery_stage == STAGE_WITHOUT_CALLS:
@@ -40,7 +40,7 @@ def name_state(settings: RoomSettings, snapshot: Snapshot | None) -> RoomStateNa
 
 
 def describe_site(adaptive: AdaptiveSettings | None, snapshot: Snapshot) -> dict[str, Any] | None:
-    """Describe how the site behind an adaptive room does. Return None if that is not measured."""
+    """Return the members of SiteState for an adaptive room. Return None without a measurement."""
     learned = snapshot.learned
     if adaptive is None or adaptive.mode == "off" or learned is None:
         return None
@@ -69,8 +69,7 @@ def compute_steps(
     """Compute the steps of a time series, oldest first. `samples` are sorted latest first.
 
     A step is the difference of two samples, so the sum of all steps is the difference of the first
-    and the last sample. Where samples are missing, a step is longer than `step_ms`.
-    """
+    and the last sample. Where samples are missing, a step is longer than `step_ms`."""
     samples = [sample for sample in samples if from_ms <= sample["minute"] * MINUTE_MS <= until_ms]
     # The earliest sample of each step comes last, so it replaces the other samples of the step.
     bounds = list({sample["minute"] * MINUTE_MS // step_ms: sample for sample in samples}.values())
@@ -94,15 +93,15 @@ def _make_step(new: dict[str, Any], old: dict[str, Any]) -> SeriesStep:
         error_share=error_share,
         joined=growth.get("joined", 0),
         admitted=growth.get("admitted", 0),
-        abandoned=sum(growth.get(name, 0) for name in ABANDONED),
+        abandoned=sum(growth.get(name, 0) for name in ABANDONMENTS),
         wait_half=waits[0.5],
         wait_most=waits[0.9],
     )
 
 
 def compute_growth(new: Mapping[str, float], old: Mapping[str, float]) -> dict[str, int]:
-    """Return by how much each counter grew. If a counter is lower than before, Redis was emptied,
-    and the counter restarted at 0."""
+    """Return the growth of each counter. If a counter is lower than before, Redis was emptied, and
+    the counter began at 0 again."""
     return {
         name: int(value - old.get(name, 0)) if value >= old.get(name, 0) else int(value)
         for name, value in new.items()
@@ -116,18 +115,17 @@ def compute_wait_percentiles(
     admitted between two samples. The percentiles are None if nobody was admitted.
 
     The counter wait_n counts waits from 2^(n/2) to 2^((n+1)/2) seconds, and wait_0 also shorter
-    ones. Waits count as evenly spread in this range, so a percentile may be wrong by some 20 %.
-    """
+    ones. Waits count as evenly spread in this range, so a percentile may be wrong by some 20 %."""
     buckets = sorted(
         (int(name.removeprefix(_WAIT_PREFIX)), count)
         for name, count in compute_growth(new, old).items()
         if name.removeprefix(_WAIT_PREFIX).isdecimal() and count > 0
     )
     total = sum(count for _, count in buckets)
-    return {share: _percentile(buckets, share * total) if total else None for share in shares}
+    return {share: _find_wait_s(buckets, share * total) if total else None for share in shares}
 
 
-def _percentile(buckets: list[tuple[int, int]], rank: float) -> float:
+def _find_wait_s(buckets: list[tuple[int, int]], rank: float) -> float:
     before = 0
     bucket = 0
     for bucket, count in buckets:

@@ -1,11 +1,10 @@
 """The loops that refresh every room once a second, and sweep each room once a sweep_interval.
 
 A refresh reads changed settings, revoked passes and counters. Its script also removes expired
-entries and admits the next visitors, so a queue moves even while nobody polls. A sweep removes
+entries and calls the next visitors, so a queue moves even while nobody polls. A sweep removes
 visitors who stopped polling. It keeps the queue's length correct, but the queue moves without it,
-because admission skips such visitors. Only the replica that gets an interval's leader lease sweeps.
-If that replica dies, another one sweeps in the next interval.
-"""
+because a call skips such visitors. Only the replica that gets an interval's leader lease sweeps. If
+that replica dies, another one sweeps in the next interval."""
 
 import asyncio
 import random
@@ -24,7 +23,7 @@ from sidecar.visitors.verdict_lifetime import REFRESH_MS
 _PHASES = (Phase.OPEN, Phase.PREQUEUE, Phase.CLOSED)
 #: The longest time between two attempts to get the leader lease, in seconds.
 RETRY_S = 5.0
-#: The pause between two batches of a sweep, in seconds. Redis then runs the visitors' scripts.
+#: The pause between two batches of a sweep, in seconds, so that Redis runs visitors' scripts too.
 BATCH_PAUSE_S = 0.01
 
 log = structlog.get_logger()
@@ -72,7 +71,7 @@ def _export_settings(room: WaitingRoom, metrics: RoomMetrics) -> None:
     metrics.session_duration.labels(name).set(settings.session_duration)
     metrics.queue_all.labels(name).set(settings.queue_all)
     metrics.suspended.labels(name).set(room.is_open)
-    phase = settings.moments(room.clock.now_ms()).phase
+    phase = settings.schedule_at(room.clock.now_ms()).phase
     metrics.phase.labels(name).set(_PHASES.index(phase))
     metrics.refused_leaves.labels(name)
     metrics.fail_open_admissions.labels(name)  # exports 0 before the first admission
@@ -94,7 +93,6 @@ def _export_snapshot(room: WaitingRoom, snapshot: Snapshot, metrics: RoomMetrics
 
 
 async def sweep_forever(rooms: WaitingRooms, metrics: Metrics) -> None:
-    """Sweep all rooms until cancelled."""
     async with asyncio.TaskGroup() as group:
         for room in rooms:
             group.create_task(_sweep_room_forever(room, metrics))
@@ -112,15 +110,14 @@ async def _sweep_room_forever(room: WaitingRoom, metrics: Metrics) -> None:
 
 
 async def sweep(room: WaitingRoom, metrics: Metrics) -> int:
-    """Remove expired places and sessions, at most 1,000 in one script call. Return how many places
-    in the queue were removed."""
+    """Remove expired places and sessions, in batches. Return how many places were removed."""
     waiting = sessions = 0
     has_more = True
     while has_more:
         swept = await room.store.sweep()
         waiting += swept.waiting
         sessions += swept.sessions
-        has_more = swept.more
+        has_more = swept.has_more
         if has_more:
             await asyncio.sleep(BATCH_PAUSE_S)
     room_metrics = metrics.of(RoomMetrics)

@@ -302,7 +302,7 @@ class Settings(HistorySection):
             'such as "127.0.0.1:8403", and let nginx report: docs/adaptive.md, docs/site-headers.md'
             for name, room in self.rooms.items()
             if not self.health_listen
-            for setting in room.reported_settings
+            for setting in room.settings_needing_reports
         )
         rules = (
             f"{kind}.{name}.{warning}"

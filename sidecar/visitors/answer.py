@@ -1,4 +1,4 @@
-"""The verdict of a room or a leased resource about one visitor: may the request pass or not."""
+"""Defines the verdict of a room or leased resource: whether a visitor's request may pass."""
 
 from sidecar.kit.values import value
 from sidecar.visitors.estimate import Wait, estimate
@@ -35,7 +35,7 @@ class Answer:
     #: True if the shield is up. Then nothing about newcomers is stored until they request the
     #: `join_url` in the status document.
     joins_later: bool = False
-    #: Why no session is needed: "outside" (of the roll-out) or "exempt". Empty: one is needed.
+    #: Why the visitor needs no session: "outside" (of the roll-out) or "exempt". Empty otherwise.
     uncounted: str = ""
 
     @property
@@ -46,7 +46,7 @@ class Answer:
 
 
 def build_answer(standing: Standing, token: Ticket | Pass) -> Answer | None:
-    """Return the answer for a standing, which a script has returned. None if the token is void."""
+    """Return the verdict that follows from a script's standing, or None if the token is void."""
     match standing.outcome:
         case QueueOutcome.ADMITTED:
             new_pass = Pass(

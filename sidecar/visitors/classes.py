@@ -1,4 +1,4 @@
-"""The settings of visitor classes and sub-queues, which decide which visitor is called next."""
+"""Defines the settings of visitor classes and sub-queues, which decide who is called next."""
 
 import json
 import re
@@ -33,16 +33,16 @@ def _check_name(value: str) -> str:
 
 
 def table_validator(example: str) -> BeforeValidator:
-    """Return a validator that accepts a table, or the same as JSON in an environment variable."""
-    return _parse_json((dict, BaseModel), "a table", example)
+    """Return a validator that accepts a table, or a table as JSON in an environment variable."""
+    return _make_json_validator((dict, BaseModel), "a table", example)
 
 
 def list_validator(example: str) -> BeforeValidator:
-    """Return a validator that accepts a list of tables, or the same as JSON."""
-    return _parse_json((list, tuple), "a list of tables", f"[{example}]")
+    """Return a validator that accepts a list of tables, or such a list as JSON."""
+    return _make_json_validator((list, tuple), "a list of tables", f"[{example}]")
 
 
-def _parse_json(types: tuple[type, ...], expected: str, example: str) -> BeforeValidator:
+def _make_json_validator(types: tuple[type, ...], expected: str, example: str) -> BeforeValidator:
     def parse(value: object) -> object:
         if isinstance(value, str):
             try:
@@ -115,7 +115,7 @@ class SubQueueSettings(BaseModel):
     weight: Count | None = Field(default=None, ge=1, le=1000)
     """The sub-queue's share of calls while visitors wait in all sub-queues. Set it for all or for
     none. None: visitors of a sub-queue are called only while all earlier sub-queues are empty."""
-    # Replicas of 0.1.0 know no labels: they refuse sub-queues in Redis that have some.
+    # Without labels the field is left out, because replicas of 0.1.0 refuse it.
     labels: Annotated[dict[_Language, _Label], table_validator(_LABELS_EXAMPLE)] = Field(
         default={}, exclude_if=lambda labels: not labels
     )
@@ -124,7 +124,7 @@ class SubQueueSettings(BaseModel):
 
 
 def find_sub_queue_problems(lines: tuple[SubQueueSettings, ...]) -> list[str]:
-    """Return the problems of a room's sub-queues, except those that a single sub-queue can have."""
+    """Return the problems of a room's sub-queues taken together."""
     problems = []
     if len(lines) == 1 or len(lines) > MAX_LINES:
         problems.append(f"2 to {MAX_LINES} lines, or none: these are {len(lines)}")
@@ -136,14 +136,13 @@ def find_sub_queue_problems(lines: tuple[SubQueueSettings, ...]) -> list[str]:
 
 
 def find_duplicates(names: Iterable[str]) -> list[str]:
-    """Return the names that occur more than once."""
     return [name for name, count in Counter(names).items() if count > 1]
 
 
 def find_class_problems(
     classes: dict[str, VisitorClass], lines: tuple[SubQueueSettings, ...] | None
 ) -> list[str]:
-    """Return the problems of a room's classes. `lines` are the sub-queues; None if invalid."""
+    """Return the problems of a room's classes. `lines` is None if the sub-queues are invalid."""
     problems = []
     if len(classes) > MAX_CLASSES:
         problems.append(f"at most {MAX_CLASSES} classes: these are {len(classes)}")

@@ -8,7 +8,8 @@ from sidecar.visitors.model import Standing
 
 #: 80 % of a normal distribution is within this many standard deviations of the mean.
 Z_80 = 1.2816
-#: How exactly a range and a single figure are shown: up to so many minutes, in steps of so many.
+#: The longest wait to which each step applies, and the step to which a range or a single figure is
+#: rounded, in minutes.
 _RANGE_STEPS = ((20, 1), (60, 5), (80, 10), (240, 30), (math.inf, 60))
 _FIGURE_STEPS = ((10, 1), (30, 5), (75, 10), (240, 30), (math.inf, 60))
 #: The relative change that is expected, during a wait, in the share of visitors who give up.
@@ -25,7 +26,7 @@ class Wait:
 
 
 def estimate(standing: Standing) -> Wait | None:
-    """Return the estimated wait with its range. None if the wait is unknown or still measured.
+    """Return the estimated wait with its range, or None if the wait is unknown or being measured.
 
     Calls come at random times, so the wait for k calls is gamma distributed, with a relative
     variance of 1/k. The error of the measured rate (`spread`) and of the share of visitors who give
@@ -42,10 +43,9 @@ def estimate(standing: Standing) -> Wait | None:
 
 
 def round_range(low_s: float, middle_s: float, high_s: float) -> tuple[int, int]:
-    """Return the range to show to the visitor, in minutes (static/waiting.js has the same rule).
-
-    A range of 3:1 or more is one figure, which is returned twice, because such a range frightens
-    more than it tells. The first number is 0 if the wait is less than the second."""
+    """Return the range to show to the visitor, in minutes (static/waiting.js has the same rule). A
+    range of 3:1 or more would frighten more than it tells, so it becomes one figure, which is
+    returned twice. The first number is 0 if only the second, an upper bound, is shown."""
     step = _find_step(_RANGE_STEPS, high_s)
     low, high = math.floor(low_s / 60 / step) * step, math.ceil(high_s / 60 / step) * step
     if high < 3 * low:
@@ -56,4 +56,4 @@ def round_range(low_s: float, middle_s: float, high_s: float) -> tuple[int, int]
 
 
 def _find_step(steps: tuple[tuple[float, int], ...], seconds: float) -> int:
-    return next(step for most, step in steps if seconds <= most * 60)
+    return next(step for max_minutes, step in steps if seconds <= max_minutes * 60)

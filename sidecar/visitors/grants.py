@@ -8,8 +8,7 @@ hexadecimal digits. `kind` is room or target, and `name` its name. A site's own 
 grant with one line of code (docs/who-is-next.md). Old grants were signed without the kind. A room
 accepts them if no target has the same name; a target never accepts them.
 
-Keys are listed oldest to newest. The last key signs, and all keys verify.
-"""
+Keys are listed oldest to newest. The last key signs, and all keys verify."""
 
 import hmac
 import math
@@ -40,7 +39,7 @@ GrantRefusal: TypeAlias = Literal["forged", "expired", "malformed", "outdated"]
 
 
 class GrantError(SidecarError):
-    """A grant is refused for `reason`."""
+    """Raised when a grant is refused. `reason` says why."""
 
     def __init__(self, reason: GrantRefusal) -> None:
         super().__init__(f"the grant is {reason}")
@@ -101,8 +100,8 @@ class Grants:
         if match is None or not is_class_name(match[1]):
             raise GrantError("malformed")
         grant = Grant(match[1], int(match[2]), match[3])
-        if not self._has_signed(f"{self._kind}:{self._name}", grant, match[4]):
-            if not self._has_signed(self._name, grant, match[4]):
+        if not self._is_signed(f"{self._kind}:{self._name}", grant, match[4]):
+            if not self._is_signed(self._name, grant, match[4]):
                 raise GrantError("forged")
             if self._kind != "room" or self.has_namesake():
                 raise GrantError("outdated")
@@ -119,7 +118,7 @@ class Grants:
         signature = _compute_signature(self._keys[-1], f"{self._kind}:{self._name}", grant)
         return f"{grant.class_name}.{grant.expires_s}.{grant.id}.{signature}"
 
-    def _has_signed(self, subject: str, grant: Grant, signature: str) -> bool:
+    def _is_signed(self, subject: str, grant: Grant, signature: str) -> bool:
         """Return True if the signature was made with one of the keys. Always compares with all keys
         in constant time, so that the time reveals nothing about a valid signature."""
         expected = (_compute_signature(key, subject, grant) for key in self._keys)

@@ -1,4 +1,4 @@
-"""The data types of visitors: states, tokens (tickets and passes), and standings in the queue."""
+"""Defines the data types of visitors: states, tokens (tickets, passes), standings in the queue."""
 
 from enum import IntEnum, StrEnum
 from typing import TypeAlias
@@ -10,7 +10,7 @@ class Phase(StrEnum):
     """The phase of a room, which depends on its scheduled events."""
 
     OPEN = "open"
-    #: Nobody is admitted, can join the queue, or is called.
+    #: Nobody is admitted or called, and nobody can join the queue.
     CLOSED = "closed"
     #: Visitors join the pre-queue of an event. Nobody is called, and there are no positions yet.
     PREQUEUE = "prequeue"
@@ -30,7 +30,7 @@ LOT_BITS = 50
 #: The shortest and the longest interval between heartbeats that a room chooses itself.
 HEARTBEAT_MIN_MS = 2_000
 HEARTBEAT_MAX_MS = 60_000
-#: The time until a waiting visitor's next poll while Redis is unavailable, so no script sets it.
+#: The time until a waiting visitor's next poll if no script has set it, as Redis is unavailable.
 DEFAULT_REFRESH_MS = 5_000
 #: A pass is renewed after a sixth of its lifetime or after this time, whichever is longer, but
 #: after half of its lifetime at the latest.
@@ -51,7 +51,7 @@ class QueueOutcome(IntEnum):
 
 
 class VisitorState(StrEnum):
-    """What a visitor is told: may the request pass, or why not."""
+    """The state that a visitor is told: whether the request may pass, and if not, why."""
 
     __hash__ = str.__hash__  # faster than the hash of Enum, and each request hashes states
 
@@ -67,15 +67,15 @@ class Ticket:
     """Proof of a place in the queue, signed in a cookie."""
 
     visitor: str
-    #: The rank in the queue: the visitor with the smallest order is called next. Without classes
-    #: and draws it is the time of joining in µs.
+    #: The sort key of the queue: the visitor with the smallest order is called next. Without
+    #: classes and draws, the order is the time of joining in µs.
     order: int
     joined_ms: int
     #: The epoch of the queue. A reset of the queue begins a new epoch, which voids older tickets.
     epoch: int
     #: When the ticket was signed. 0: not yet.
     signed_ms: int = 0
-    #: The visitor's class. Empty: none.
+    #: The visitor's class. Empty if the visitor has none.
     class_name: str = ""
 
 
@@ -105,9 +105,8 @@ class Pass:
 class Outside:
     """Proof in a signed cookie that the room does not apply to the visitor (`rollout_percent`)."""
 
-    #: The visitor's lot for the roll-out, in millionths, which never changes. The room applies to
-    #: lots below its `rollout_percent`.
-    draw: int
+    #: The visitor's roll-out number (rooms/exemptions.py), which never changes.
+    rollout_number: int
     #: When the proof was signed. 0: not yet.
     signed_ms: int = 0
 
@@ -154,5 +153,5 @@ class Standing:
 
     @property
     def is_measuring(self) -> bool:
-        """Return True if the wait is unknown because too few sessions have ended yet."""
+        """True if the wait cannot be shown yet, because too few sessions have ended."""
         return self.wait_ms is not None and self.spread >= 1

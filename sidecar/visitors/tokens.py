@@ -7,8 +7,7 @@ ticket cannot be used as a pass, and a cookie of one room not in another. The fi
 letters, digits, `-` and `_`, and each kind has a fixed number of them, so they are unambiguous.
 Each token can be written in one way only (kit/signing.py).
 
-Keys are listed oldest to newest. The last key signs, and all keys verify.
-"""
+Keys are listed oldest to newest. The last key signs, and all keys verify."""
 
 import os
 import re
@@ -56,7 +55,6 @@ def new_visitor() -> str:
 
 
 def is_visitor_id(text: str) -> bool:
-    """Return True if a string has the form of a visitor id."""
     return _VISITOR.match(text) is not None
 
 
@@ -73,15 +71,14 @@ class Tokens:
 
         self._signers, self._link_signers = make_signers(_COOKIE_KINDS), make_signers(_LINK_KINDS)
         # A browser sends the same cookie with every request, and verifying it takes most of a
-        # verdict's time, so verified tokens are cached. Invalid ones raise, so they are not.
+        # verdict's time, so verified tokens are cached. Invalid tokens raise, so they are not.
         self._verify_cached = lru_cache(CACHE_SIZE)(self._verify)
 
     def write(self, token: Token) -> str:
-        """Return the signed token for a cookie."""
         if isinstance(token, Outside):
-            return self._sign(_KIND_OUTSIDE, token.draw)
+            return self._sign(_KIND_OUTSIDE, token.rollout_number)
         if isinstance(token, Ticket):
-            return self._sign(*_ticket_fields(token))
+            return self._sign(*_list_ticket_fields(token))
         fields: list[str | int] = [token.visitor, token.order, token.joined_ms, token.epoch]
         fields += [token.started_ms, token.renewed_ms, token.expires_ms]
         if token.fingerprint:
@@ -90,7 +87,7 @@ class Tokens:
 
     def write_claim(self, ticket: Ticket) -> str:
         """Return the token of a claim link, with which another browser can take over the ticket."""
-        return self._sign(_KIND_CLAIM, *_ticket_fields(ticket))
+        return self._sign(_KIND_CLAIM, *_list_ticket_fields(ticket))
 
     def write_join(self) -> str:
         """Return the token for `join_url`, with which a newcomer joins while the shield is up."""
@@ -102,15 +99,15 @@ class Tokens:
         return signer.sign(value, self._clock.now_ms() // 1000)
 
     def read(self, text: str | None) -> Token | None:
-        """Verify a cookie and return its token. None if it is forged or too old. The age of a pass
-        is not checked, because `expires_ms` limits its lifetime."""
+        """Verify a cookie and return its token, or None if it is forged or too old. The age of a
+        pass is not checked, because `expires_ms` limits its lifetime."""
         token = _verify_or_none(self._verify_cached, text)
         if token is None or isinstance(token, Pass):
             return token
         return token if token.signed_ms >= self._clock.now_ms() - self.lifetime_ms else None
 
     def read_claim(self, text: str | None) -> Ticket | None:
-        """Verify a claim link's token and return its ticket. None if it is forged or too old."""
+        """Verify a claim link's token and return its ticket, or None if it is forged or too old."""
         ticket = _verify_or_none(self._verify_claim, text)
         oldest_ms = self._clock.now_ms() - TICKET_LIFETIME_MS
         return ticket if isinstance(ticket, Ticket) and ticket.signed_ms >= oldest_ms else None
@@ -131,7 +128,7 @@ class Tokens:
 
 
 def _verify_or_none(verify: Callable[[str], _Contents], text: str | None) -> _Contents | None:
-    """Return what `verify` returns for a string. None if it is missing, too long or forged."""
+    """Return verify(text), or None if the text is missing, too long or forged."""
     if not text or len(text) > MAX_TOKEN_LENGTH:
         return None
     try:
@@ -141,7 +138,7 @@ def _verify_or_none(verify: Callable[[str], _Contents], text: str | None) -> _Co
         return None
 
 
-def _ticket_fields(ticket: Ticket) -> tuple[str, str | int, *tuple[str | int, ...]]:
+def _list_ticket_fields(ticket: Ticket) -> tuple[str, str | int, *tuple[str | int, ...]]:
     fields = ticket.visitor, ticket.order, ticket.joined_ms, ticket.epoch
     if ticket.class_name:
         return (_KIND_CLASSED, *fields, ticket.class_name)

@@ -19,7 +19,7 @@ def visitor_number(visitor: str) -> str:
 
 
 def read_number(text: str) -> str | None:
-    """Return a number that somebody wrote, in the form of `visitor_number`. None if it is none."""
+    """Parse a number as people may write it. Return it as visitor_number() does, or None."""
     if not re.fullmatch(NUMBER, text):
         return None
     digits = text.upper().translate(_LOOK_ALIKES)

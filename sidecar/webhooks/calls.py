@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import structlog
 from pydantic import Field, PlainSerializer
 
-from sidecar.rooms.redis_keys import called_key, room_key
+from sidecar.rooms.redis_keys import cursor_key, room_key
 from sidecar.rooms.service import WaitingRoom
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.replies import Snapshot
@@ -199,7 +199,7 @@ class CallDetector(Detector):
     async def _read_page(self, room: str, after: str, *, stored_until: str) -> CallPage:
         """Read the page after the event `after`. If it is "", return an empty page at the end of
         the stream. `stored_until` is the event up to which the recorder may trim the stream."""
-        keys = [*(room_key(room, name) for name in ("events", "stats", "calls")), called_key(room)]
+        keys = [*(room_key(room, name) for name in ("events", "stats", "calls")), cursor_key(room)]
         arguments = (after, stored_until, PAGE_SIZE, UNREAD_EVENTS_S, CURSOR_S)
         async with driver_errors("calls", self.timeout_s):
             until, is_end, rows, total_calls, is_gone = await self.redis.eval(

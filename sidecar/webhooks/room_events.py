@@ -23,7 +23,7 @@ from typing import Annotated
 from pydantic import Field
 
 from sidecar.rooms.adaptive.settings import AdaptiveSettings
-from sidecar.rooms.adaptive.words import is_notable
+from sidecar.rooms.adaptive.words import is_notable_change
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.service import WaitingRoom
 from sidecar.rooms.statistics import describe_site
@@ -114,7 +114,7 @@ def detect_events(  # noqa: PLR0913
             Notice(id_, event, room, now_ms, waiting, snapshot.active, cap, wait_s, threshold)
         )
     last_state, last_ms = before.site or state, before.site_ms
-    if site and is_notable(last_state, state) and now_ms - last_ms >= MIN_INTERVAL_MS:
+    if site and is_notable_change(last_state, state) and now_ms - last_ms >= MIN_INTERVAL_MS:
         id_ = f"{room}-{before.began_ms}-{before.event_count + len(notices) + 1}-site_state"
         change = SiteChange(state, last_state, site["text"], site["ceiling"])
         numbers = waiting, snapshot.active, cap, wait_s

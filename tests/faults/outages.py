@@ -121,7 +121,7 @@ class Scene:
     def _replica(self) -> WaitingRoom:
         clock = FollowingClock(self.time)
         store = _Store(
-            self.redis, self.name, settings=self.file.for_scripts(), clock=clock,
+            self.redis, self.name, settings=self.file.get_script_settings(), clock=clock,
             now_ms=self.time, timeout_s=5,
         )  # fmt: skip
         return WaitingRoom(self.name, self.file, Tokens(self.name, ["k" * 32], clock), store, clock)

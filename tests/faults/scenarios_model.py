@@ -33,7 +33,7 @@ def _churn(seeds: int) -> Row:
     with (
         RedisServer() as redis,
         closing(Bench(redis.url)) as bench,
-        patch("sidecar.rooms.store.scripts._random", bench.draw),
+        patch("sidecar.rooms.store.scripts._random_float", bench.draw),
     ):
         for number in range(seeds):
             try:

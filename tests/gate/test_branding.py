@@ -49,10 +49,10 @@ async def test_the_page_can_ask_for_them(replica, given):
 )  # fmt: skip
 def test_a_logo_is_a_path_on_the_site_and_a_name_is_short(logo):
     with pytest.raises(InputError, match="logo: write a path on your site"):
-        RoomSettings(total_active_users=1).changed({"logo": logo})
+        RoomSettings(total_active_users=1).with_overrides({"logo": logo})
     for name in ("", "x" * 81):
         with pytest.raises(InputError, match="site_name"):
-            RoomSettings(total_active_users=1).changed({"site_name": name})
+            RoomSettings(total_active_users=1).with_overrides({"site_name": name})
 
 
 # The style sheet ------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from sidecar.gate.stamps import Stamps
 from sidecar.visitors.verdict_lifetime import VERDICT_TTL_MS
 
 OLD, NEW = "old-secret-" * 4, "new-secret-" * 4
-OLDER, NEWER = NginxKey.of(OLD), NginxKey.of(NEW)
+OLDER, NEWER = NginxKey.derive_from(OLD), NginxKey.derive_from(NEW)
 ASKED = ";1790000000.999;web-1.example"
 
 

@@ -157,4 +157,7 @@ async def test_the_documentation_has_one(shop, tmp_path):
 def test_the_policy_is_the_same_everywhere_and_scripts_do_not_read_the_template():
     for file in ("nginx/waitroom/own-page.conf", "docs/branding.md"):
         assert POLICY in (ROOT / file).read_text()
-    assert "template" not in RoomSettings(total_active_users=1, template="a.html").for_scripts()
+    assert (
+        "template"
+        not in RoomSettings(total_active_users=1, template="a.html").get_script_settings()
+    )

@@ -132,7 +132,7 @@ def ids():
 
 
 def wrong(checks) -> dict[str, str]:
-    return {check.what: check.says for check in checks if not check.holds}
+    return {check.subject: check.explanation for check in checks if not check.is_passed}
 
 
 def test_a_draw_that_is_right_passes(ids):
@@ -143,11 +143,11 @@ def test_a_draw_that_is_right_passes(ids):
         draw, rows, commitment=draw.commitment.upper(), digest=draw.places_sha256, visitor=ids[6]
     )
     assert wrong(checks) == {}
-    said = [check.what for check in checks]
+    said = [check.subject for check in checks]
     assert said == [
         "secret", "commitment", "ids", "places", "lots", "count", "list", "list", "visitor"
     ]  # fmt: skip
-    assert f"{ids[6]} has place 7 of 500" in checks[-1].says
+    assert f"{ids[6]} has place 7 of 500" in checks[-1].explanation
 
 
 def test_a_draw_of_nobody_passes():

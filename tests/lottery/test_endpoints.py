@@ -139,7 +139,7 @@ async def test_after_the_opening_anybody_can_draw_again(stage):
         PublishedDraw(**draw), [tuple(row) for row in places],
         commitment=noted, digest=draw["places_sha256"], visitor=order[0],
     )  # fmt: skip
-    assert [check.says for check in checks if not check.holds] == []
+    assert [check.explanation for check in checks if not check.is_passed] == []
 
 
 async def test_who_waits_has_the_place_that_was_drawn(stage):
@@ -158,7 +158,9 @@ async def test_who_waits_has_the_place_that_was_drawn(stage):
     late = await (await room.site.edge.post(room.path.replace("/draw", "/join"))).json()
     draw, places = await room.draw(), (await room.places())["places"]
     assert [
-        c.says for c in verify(PublishedDraw(**draw), [tuple(r) for r in places]) if not c.holds
+        c.explanation
+        for c in verify(PublishedDraw(**draw), [tuple(r) for r in places])
+        if not c.is_passed
     ] == []
     assert {visitor for visitor, _ in places} == set(cookies)
     for visitor, place in places:

@@ -79,7 +79,7 @@ def test_the_key_that_signs_makes_the_secret():
     assert draws.get_secret(EVENT) == secret
     assert draws.get_commitment(EVENT) == compute_commitment(secret)
     assert draws.compute_lot(EVENT, "a" * 22) == compute_lot(secret, "a" * 22)
-    assert not draws.is_agreed(EVENT)
+    assert not draws.has_agreed_secret(EVENT)
 
 
 def test_the_published_commitment_chooses_the_key():
@@ -89,10 +89,10 @@ def test_the_published_commitment_chooses_the_key():
     assert draws.get_secret(EVENT) == derive_secret(NEW, "shop", EVENT)
     published = compute_commitment(derive_secret(OLD, "shop", EVENT))
     for learnt in ({KEY: published}, {}):
-        draws.record_published(learnt)
+        draws.record_commitments(learnt)
         assert draws.get_secret(EVENT) == derive_secret(OLD, "shop", EVENT)
         assert draws.get_commitment(EVENT) == published
-        assert draws.is_agreed(EVENT)
+        assert draws.has_agreed_secret(EVENT)
     other = make_event("winter")
     assert draws.get_secret(other) == derive_secret(NEW, "shop", other)
 
@@ -102,7 +102,7 @@ def test_a_key_that_is_gone_is_an_error_in_the_log():
     draws."""
     draws = Draws("shop", [NEW], None)
     published = compute_commitment(derive_secret(OLD, "shop", EVENT))
-    draws.record_published({KEY: published})
+    draws.record_commitments({KEY: published})
     with capture_logs() as logs:
         assert [draws.get_secret(EVENT) for _ in range(3)] == [
             derive_secret(NEW, "shop", EVENT)
@@ -204,7 +204,7 @@ async def test_the_list_is_told_in_the_order_of_its_places(shop):
         (5000, 9),
         (4, 0),
     ):
-        found = await store.list_drawn(begins_ms=START_MS, offset=offset, limit=limit)
+        found = await store.list_drawn_visitors(begins_ms=START_MS, offset=offset, limit=limit)
         assert found == order[offset : offset + limit]
 
 
@@ -213,17 +213,19 @@ async def test_equal_lots_stand_in_the_store_as_the_rule_says(shop):
     ids = make_ids(random.Random(2), 300)
     await shop.fill([], "s" * 64)
     await shop.redis.zadd(shop.key("drawn"), dict.fromkeys(ids, -(2**53)))
-    assert await shop.store().list_drawn(begins_ms=START_MS, offset=0, limit=300) == sorted(ids)
+    assert await shop.store().list_drawn_visitors(
+        begins_ms=START_MS, offset=0, limit=300
+    ) == sorted(ids)
 
 
 async def test_the_store_is_asked_seldom(shop):
     """A page is cached, so that Redis is read seldom."""
     order = await shop.fill(make_ids(random.Random(3), 10), "s" * 64)
     store, asked = shop.store(), {"begins_ms": START_MS, "offset": 0, "limit": 10}
-    await store.list_drawn(**asked)
+    await store.list_drawn_visitors(**asked)
     await shop.redis.delete(shop.key("drawn"))
-    assert await store.list_drawn(**asked) == order
-    assert await shop.store().list_drawn(**asked) == []
+    assert await store.list_drawn_visitors(**asked) == order
+    assert await shop.store().list_drawn_visitors(**asked) == []
 
 
 async def test_the_next_pre_queues_list_is_told_to_nobody(shop):
@@ -232,7 +234,7 @@ async def test_the_next_pre_queues_list_is_told_to_nobody(shop):
     last = await shop.fill(make_ids(random.Random(10), 5), "s" * 64)
     asked = {"begins_ms": START_MS, "offset": 0, "limit": 10}
     known, late = shop.store(), shop.store()
-    assert await known.list_drawn(**asked) == last
+    assert await known.list_drawn_visitors(**asked) == last
     coming, read_page = make_ids(random.Random(11), 5), late._read_page
 
     async def overtaken(offset: int) -> list[str]:
@@ -241,11 +243,11 @@ async def test_the_next_pre_queues_list_is_told_to_nobody(shop):
         return await read_page(offset)
 
     late._read_page = overtaken
-    assert await late.list_drawn(**asked) == []
-    assert await shop.store().list_drawn(**asked) == []
-    assert await known.list_drawn(**asked) == last
+    assert await late.list_drawn_visitors(**asked) == []
+    assert await shop.store().list_drawn_visitors(**asked) == []
+    assert await known.list_drawn_visitors(**asked) == last
     asked["begins_ms"] = START_MS + 9 * HOUR_MS
-    assert set(await known.list_drawn(**asked)) == set(coming)
+    assert set(await known.list_drawn_visitors(**asked)) == set(coming)
 
 
 async def test_the_digest_is_published_once(shop):

@@ -172,7 +172,7 @@ def test_a_stamp_is_forgotten_in_time(inside, relay):
         lambda: stamp("full", host="elsewhere"),
         lambda: stamp("full", host=""),
         lambda: stamp("full", secret=""),
-        lambda: stamp("full", secret=NginxKey.of("another" * 8).secret),
+        lambda: stamp("full", secret=NginxKey.derive_from("another" * 8).secret),
         lambda: stamp("full").replace(".", ","),
         lambda: ".".join(stamp("full").split(".")[:2]),
         lambda: "." * 40,
@@ -291,7 +291,7 @@ def widened():
 
 
 def test_both_keys_verify_and_any_nginx_of_the_sites_gave_the_stamp(widened):
-    newest = NginxKey.of(widened.newest)
+    newest = NginxKey.derive_from(widened.newest)
     for key in (KEY, newest):
         until = int(time.time()) + 1
         md5 = compute_stamp_md5(until, "full", "my-site", key.secret)

@@ -26,7 +26,7 @@ GOOD_CSS = """\
 
 def refused(name, value, match):
     with pytest.raises(InputError, match=match) as raised:
-        PLAIN.changed({name: value})
+        PLAIN.with_overrides({name: value})
     assert all(problem.startswith(name) for problem in raised.value.problems)
 
 
@@ -54,7 +54,7 @@ def test_a_font_is_a_list_of_families(font, written):
 
 @pytest.mark.parametrize("font", ["//x.example/a.woff2", "/a.svg", "/a.woff2')", "/a b.woff2"])
 def test_a_font_file_is_on_the_site(font):
-    assert PLAIN.changed({"font": "/a.woff2?v=1"}).font == "/a.woff2?v=1"
+    assert PLAIN.with_overrides({"font": "/a.woff2?v=1"}).font == "/a.woff2?v=1"
     refused("font", font, "write families")
 
 
@@ -73,8 +73,8 @@ def test_a_font_file_is_on_the_site(font):
 def test_where_a_link_may_lead(address, may):
     links = [{"text": "Imprint", "address": address}]
     if may:
-        assert PLAIN.changed({"footer": links}).footer[0].address == address
-        assert PLAIN.changed({"footer": json.dumps(links)}).footer[0].address == address
+        assert PLAIN.with_overrides({"footer": links}).footer[0].address == address
+        assert PLAIN.with_overrides({"footer": json.dumps(links)}).footer[0].address == address
     else:
         refused("footer", links, "footer.0.address: write an address that begins with https://")
 
@@ -93,7 +93,7 @@ SHOWN = re.findall(r"```css\n(.*?)```", PAGE, re.DOTALL)
 @pytest.mark.parametrize("css", [GOOD_CSS, "", "main { margin: calc(1rem*2) }", *SHOWN])
 def test_rules_of_ones_own(css):
     """Text in comments and quotes is not checked as CSS rules."""
-    assert PLAIN.changed({"custom_css": css}).custom_css == css
+    assert PLAIN.with_overrides({"custom_css": css}).custom_css == css
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_rules_have_an_end():
     refused("custom_css", "x" * (MAX_CSS + 1), "at most 10000 characters")
     for part in ("url( ", "url(", "/*", "a{", "((", "\\", "\\'"):
         with pytest.raises(InputError):
-            PLAIN.changed({"custom_css": part * (MAX_CSS // len(part))})
+            PLAIN.with_overrides({"custom_css": part * (MAX_CSS // len(part))})
 
 
 def test_a_refusal_does_not_repeat_all_of_a_long_value():
@@ -154,8 +154,8 @@ def test_a_log_has_a_long_value_by_its_beginning():
 
 def test_scripts_do_not_get_them():
     """Scripts read the settings with each request, so appearance settings are left out."""
-    settings = PLAIN.changed({"accent": "#fff", "custom_css": GOOD_CSS, "font": "Inter"})
-    assert APPEARANCE.isdisjoint(settings.for_scripts())
+    settings = PLAIN.with_overrides({"accent": "#fff", "custom_css": GOOD_CSS, "font": "Inter"})
+    assert APPEARANCE.isdisjoint(settings.get_script_settings())
 
 
 # In the store ---------------------------------------------------------------------------------
@@ -186,5 +186,5 @@ async def test_an_emptied_store_is_reminded_of_them(make_room_store):
     since."""
     store = make_room_store()
     await store.configure({"accent": "#000"})
-    await store.restore_lost({}, {**OWN, "message": "soon"}, epoch=0)
+    await store.restore_lost_data({}, {**OWN, "message": "soon"}, epoch=0)
     assert (await store.snapshot()).overrides == {**OWN, "accent": "#000", "message": "soon"}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.rooms.bearer import NOBODY, Bearer, belongs_to_another
+from sidecar.rooms.bearer import NOBODY, Bearer, belongs_to_other_client
 from sidecar.rooms.settings import RoomSettings
 
 ANN = Bearer("192.0.2.1", "Mozilla/5.0 (Ann)")
@@ -27,12 +27,12 @@ COUNTED = RoomSettings(total_active_users=1, max_places_per_address=3)
 
 
 def place(address: str, room: str = "shop") -> str:
-    return Bearer(address).address_digest(room, COUNTED)
+    return Bearer(address).compute_address_digest(room, COUNTED)
 
 
 def test_a_room_that_binds_nothing_marks_nobody():
     """By default a pass has no fingerprint."""
-    assert ANN.fingerprint("shop", RoomSettings(total_active_users=1)) == ""
+    assert ANN.compute_fingerprint("shop", RoomSettings(total_active_users=1)) == ""
 
 
 @pytest.mark.parametrize(
@@ -48,14 +48,20 @@ def test_a_room_that_binds_nothing_marks_nobody():
 def test_a_mark_is_of_what_is_asked_and_of_nothing_else(other, same_agent, same_address):
     for bind_pass, same in (("user_agent", same_agent), ("ip", same_address)):
         settings = bound(bind_pass)
-        assert (other.fingerprint("shop", settings) == ANN.fingerprint("shop", settings)) is same
+        assert (
+            other.compute_fingerprint("shop", settings) == ANN.compute_fingerprint("shop", settings)
+        ) is same
 
 
 def test_marks_of_two_kinds_and_of_two_rooms_differ():
     """A User-Agent that looks like an address has another fingerprint than the address, and
     fingerprints differ between rooms."""
     same = Bearer("x", "x")
-    marks = {same.fingerprint(room, bound(kind)) for room in ("shop", "tickets") for kind in KINDS}
+    marks = {
+        same.compute_fingerprint(room, bound(kind))
+        for room in ("shop", "tickets")
+        for kind in KINDS
+    }
     assert len(marks) == 4
 
 
@@ -63,13 +69,13 @@ def test_marks_of_two_kinds_and_of_two_rooms_differ():
 def test_a_mark_fits_a_token_and_tells_nothing(address, user_agent):
     """A fingerprint has a fixed length, and only characters that need no quoting."""
     for kind in KINDS:
-        fingerprint = Bearer(address, user_agent).fingerprint("shop", bound(kind))
+        fingerprint = Bearer(address, user_agent).compute_fingerprint("shop", bound(kind))
         assert set(fingerprint) <= ALPHABET
         assert len(fingerprint) == 17
 
 
 def test_a_room_that_counts_no_addresses_keeps_none():
-    assert ANN.address_digest("shop", RoomSettings(total_active_users=1)) == ""
+    assert ANN.compute_address_digest("shop", RoomSettings(total_active_users=1)) == ""
 
 
 @pytest.mark.parametrize(
@@ -84,7 +90,7 @@ def test_a_room_that_counts_no_addresses_keeps_none():
 def test_one_place_in_two_spellings(one, other):
     """An IPv6 network of 64 bits counts as one address, and so do all spellings of an address."""
     assert place(one) == place(other)
-    marks = {Bearer(address).fingerprint("shop", bound("ip")) for address in (one, other)}
+    marks = {Bearer(address).compute_fingerprint("shop", bound("ip")) for address in (one, other)}
     assert len(marks) == 1
 
 
@@ -117,8 +123,8 @@ def test_any_address_is_a_place(address):
 def test_a_pass_is_anothers_only_by_the_mark_that_it_has(before, after):
     """A pass with a fingerprint of another kind is accepted from any client."""
     bob = Bearer("192.0.2.2", "Mozilla/5.0 (Bob)")
-    given = ANN.fingerprint("shop", bound(before))
-    assert not belongs_to_another(given, ANN.fingerprint("shop", bound(after)))
-    assert belongs_to_another(given, bob.fingerprint("shop", bound(after))) is (
+    given = ANN.compute_fingerprint("shop", bound(before))
+    assert not belongs_to_other_client(given, ANN.compute_fingerprint("shop", bound(after)))
+    assert belongs_to_other_client(given, bob.compute_fingerprint("shop", bound(after))) is (
         before == after != "none"
     )

@@ -50,9 +50,9 @@ async def test_a_replica_and_the_scripts_go_by_the_same_settings(
     file = {"total_active_users": 5, **file}
     store = make_room_store(**file)
     settings, problems = merge_settings(RoomSettings(**file), overrides, NOW_MS)
-    assert (settings.moments(NOW_MS).phase, settings.total_active_users) == (phase, cap)
+    assert (settings.schedule_at(NOW_MS).phase, settings.total_active_users) == (phase, cap)
     assert problems == []
-    checked = RoomSettings(**file).changed(overrides).model_dump()
+    checked = RoomSettings(**file).with_overrides(overrides).model_dump()
     await store.configure({name: checked[name] for name in overrides})
     snapshot = await store.snapshot()
     _, _, _, pace, _ = await store.forecast({})

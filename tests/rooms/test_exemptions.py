@@ -188,7 +188,7 @@ def test_rooms_draw_independently():
 )
 def test_a_list_may_be_text(name, value, kept):
     """Environment variables and the command line give lists as text."""
-    assert getattr(room().changed({name: value}), name) == kept
+    assert getattr(room().with_overrides({name: value}), name) == kept
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_list_may_be_text(name, value, kept):
 def test_what_cannot_be_set(name, value, said):
     """The error names the value and what is allowed."""
     with pytest.raises(InputError) as caught:
-        room().changed({name: value})
+        room().with_overrides({name: value})
     [problem] = caught.value.problems
     assert problem.startswith(f"{name}: ")
     assert said in problem

@@ -95,13 +95,13 @@ def test_the_other_policies(policy, some):
 def test_a_room_that_lets_in_nobody_lets_in_nobody():
     settings = room(on_store_failure="admit", queue_all=True)
     assert let_in(alone(settings), settings) == 0
-    assert alone(settings).admit_waiting(TICKET, settings, NOW) is None
+    assert alone(settings).admit_from_queue(TICKET, settings, NOW) is None
 
 
 def test_who_waits_goes_on_waiting_but_with_admit():
-    assert alone(room()).admit_waiting(TICKET, room(), NOW) is None
+    assert alone(room()).admit_from_queue(TICKET, room(), NOW) is None
     settings = room(on_store_failure="admit")
-    given = alone(settings).admit_waiting(TICKET, settings, NOW)
+    given = alone(settings).admit_from_queue(TICKET, settings, NOW)
     assert given
     assert (given.visitor, given.order, given.joined_ms) == ("w" * 22, 7, NOW - 1000)
 
@@ -119,8 +119,8 @@ def test_a_pass_is_made_longer_when_half_of_it_is_gone():
     settings = room(session_duration=60)
     pass_ = Pass("p" * 22, 7, NOW, 3, NOW, NOW, NOW + 60_000)
     fallback = alone(settings)
-    assert fallback.extend(pass_, settings, NOW + 29_999) is None
-    longer = fallback.extend(pass_, settings, NOW + 30_000)
+    assert fallback.extend_pass(pass_, settings, NOW + 29_999) is None
+    longer = fallback.extend_pass(pass_, settings, NOW + 30_000)
     assert longer == replace(pass_, renewed_ms=0, expires_ms=NOW + 90_000)
 
 
@@ -130,4 +130,4 @@ def test_a_pass_is_made_longer_when_half_of_it_is_gone():
 def test_a_pass_that_must_end_is_not_made_longer(settings):
     settings = room(session_duration=60, **settings)
     pass_ = Pass("p" * 22, 7, NOW, 3, NOW, NOW, NOW + 60_000)
-    assert alone(settings).extend(pass_, settings, NOW + 59_000) is None
+    assert alone(settings).extend_pass(pass_, settings, NOW + 59_000) is None

@@ -167,7 +167,7 @@ async def test_older_replicas_read_the_text(redis, make_room_store):
 
 async def test_an_emptied_store_is_reminded_of_a_table(make_room_store):
     store = make_room_store()
-    await store.restore_lost({}, {"message": TABLE}, epoch=0)
+    await store.restore_lost_data({}, {"message": TABLE}, epoch=0)
     assert (await store.snapshot()).overrides == {"message": TABLE}
 
 

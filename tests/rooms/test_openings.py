@@ -431,7 +431,7 @@ class Replica:
         self.store, self.settings = store, settings
         self.draws = Draws(room, ["k" * 32], None)
         event = settings.events[0]
-        self.draws.record_published(
+        self.draws.record_commitments(
             {event.draw_key: compute_commitment(self.draws.get_secret(event))}
         )
 

@@ -27,7 +27,7 @@ def make_store(redis, turn):
     def make(**settings) -> RoomStore:
         file = RoomSettings(**{"total_active_users": 1, "session_duration": 10, **settings})
         return RoomStore(
-            redis, new_room_name(), settings=file.for_scripts(), clock=StoreClock(),
+            redis, new_room_name(), settings=file.get_script_settings(), clock=StoreClock(),
             now_ms=turn, timeout_s=5,
         )  # fmt: skip
 

@@ -41,7 +41,7 @@ PLAIN = RoomSettings(total_active_users=1)
 def draws():
     """Return the draws of a room whose commitments are published."""
     draws = Draws("shop", [KEY], None)
-    draws.record_published(
+    draws.record_commitments(
         {event.draw_key: draws.get_commitment(event) for event in (FIRST, THIRD)}
     )
     return draws
@@ -151,7 +151,9 @@ def test_without_what_all_replicas_agree_on_there_is_no_lot(draws):
 def test_lots_are_those_of_the_key_whose_commitment_was_published():
     """This holds also while keys are changed."""
     draws = Draws("shop", [KEY, "n" * 32], None)
-    draws.record_published({FIRST.draw_key: compute_commitment(derive_secret(KEY, "shop", FIRST))})
+    draws.record_commitments(
+        {FIRST.draw_key: compute_commitment(derive_secret(KEY, "shop", FIRST))}
+    )
     assert find_lot(VISITOR, SETTINGS, draws, START_MS).number * 2**LOT_BITS == lot_in(FIRST)
 
 

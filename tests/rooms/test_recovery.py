@@ -128,12 +128,14 @@ async def test_an_emptied_store_is_reminded(redis, make_room_store, turn):
     """Revocations, run-time settings and the epoch are written again, unless they were changed
     since."""
     store = make_room_store(total_active_users=5)
-    await store.restore_lost({"gone": 7}, {"total_active_users": 2, "queue_all": None}, epoch=9)
+    await store.restore_lost_data(
+        {"gone": 7}, {"total_active_users": 2, "queue_all": None}, epoch=9
+    )
     shot = await store.snapshot()
     assert shot.revoked == {"gone": 7}
     assert shot.overrides == {"total_active_users": 2, "queue_all": None}
     assert shot.epoch == 9
-    await store.restore_lost({"gone": 8}, {"total_active_users": 3}, epoch=4)
+    await store.restore_lost_data({"gone": 8}, {"total_active_users": 3}, epoch=4)
     shot = await store.snapshot()
     assert (shot.revoked, shot.overrides["total_active_users"], shot.epoch) == ({"gone": 7}, 2, 9)
 
@@ -156,7 +158,7 @@ async def test_the_sweep_forgets_addresses(redis, make_room_store, turn):
     await call_in_batches(lambda n: store.enter(new_visitor(), address=f"a{n}"), range(250))
     turn.forward(31)
     for _ in range(2):  # those whom the first removes while it looks, the second forgets
-        while (await store.sweep()).more:
+        while (await store.sweep()).has_more:
             pass
     assert await redis.zcard(store._keys[6]) == 0
 

@@ -99,7 +99,7 @@ async def test_a_shorter_session_duration_forgets_no_pass_that_is_longer(make_ro
     assert (await store.sweep()).revocations == 0
     snapshot = await store.snapshot()
     assert pass_.visitor in snapshot.revoked
-    assert snapshot.keep_unexpired(snapshot.revoked, 30_000) == snapshot.revoked
+    assert snapshot.drop_expired_revocations(snapshot.revoked, 30_000) == snapshot.revoked
     assert (await store.renew(pass_)).outcome is GONE
     await store.renew(other)  # keeps what it was promised, and no more
     turn.forward(100)

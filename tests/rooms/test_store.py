@@ -121,4 +121,4 @@ async def test_a_sweep_removes_a_bounded_number_and_says_if_there_is_more(make_r
     turn.forward(6)
     swept = [await store.sweep() for _ in range(5)]
     assert [s.waiting for s in swept] == [100, 100, 100, 100, 0]
-    assert [s.more for s in swept] == [True, True, True, True, False]
+    assert [s.has_more for s in swept] == [True, True, True, True, False]

@@ -21,5 +21,5 @@ def problems(path: str | None = None, **environ: str) -> list[str]:
 def room_problems(**values: object) -> list[str]:
     """Return the problems of these settings of a room. Fail if there are none."""
     with pytest.raises(InputError) as caught:
-        RoomSettings(total_active_users=1).changed(values)
+        RoomSettings(total_active_users=1).with_overrides(values)
     return caught.value.problems

@@ -17,7 +17,7 @@ LINES = [{"name": "first", "weight": 1}, {"name": "rest", "weight": 9}]
 
 
 def room(**values: object) -> RoomSettings:
-    return RoomSettings(total_active_users=1).changed(values)
+    return RoomSettings(total_active_users=1).with_overrides(values)
 
 
 # Where they come from.
@@ -61,7 +61,7 @@ def test_nothing_is_needed():
     """A room without them has no classes and no lines, and a list may be emptied again."""
     assert (room().classes, room().lines) == ({}, ())
     some = room(classes={"vip": {"line": "first"}}, lines=LINES)
-    assert some.changed({"classes": {}, "lines": []}) == room()
+    assert some.with_overrides({"classes": {}, "lines": []}) == room()
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_lines_that_a_class_names_cannot_be_taken_away():
     """A change of one setting is held against the other."""
     some = room(classes={"vip": {"line": "first"}}, lines=LINES)
     with pytest.raises(InputError, match="no line of this room is called 'first'"):
-        some.changed({"lines": []})
+        some.with_overrides({"lines": []})
 
 
 @pytest.mark.parametrize("name", ["classes", "lines", "events"])
@@ -225,4 +225,4 @@ def test_what_is_kept_is_the_same(classes):
     some = room(classes=classes, lines=LINES)
     told = json.dumps(some.model_dump(exclude_none=True))
     kept = {name: json.loads(told)[name] for name in ("classes", "lines")}
-    assert room().overridden(kept) == (some, [])
+    assert room().with_valid_overrides(kept) == (some, [])

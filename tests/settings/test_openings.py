@@ -15,11 +15,11 @@ from sidecar.kit.moments import LATEST_MS, read_moment
 from sidecar.rooms.messages import Message
 from sidecar.rooms.openings import (
     MAX_EVENTS,
-    Moments,
     RoomEvent,
+    Schedule,
     apply_event_settings,
     find_event_problems,
-    find_moments,
+    find_schedule,
 )
 from sidecar.rooms.settings import RoomSettings
 from sidecar.settings.load import load
@@ -35,7 +35,7 @@ SALE = {"name": "sale", "timezone": ZURICH, "opens_at": "2026-12-01 10:00"}
 
 
 def room(*events: object, **values: object) -> RoomSettings:
-    return RoomSettings(total_active_users=1).changed({"events": list(events), **values})
+    return RoomSettings(total_active_users=1).with_overrides({"events": list(events), **values})
 
 
 def event_problem(**values: object) -> str:
@@ -283,8 +283,8 @@ def test_what_is_kept_is_the_same():
     """As JSON in the store, without what is null, in whatever zone it was written."""
     some = room({**SALE, "prequeue_from": "2026-10-25 02:30+01:00"}, event("b", None, 9, 10))
     kept = json.loads(json.dumps(some.model_dump(exclude_none=True)))["events"]
-    assert room().overridden({"events": kept}) == (some, [])
-    assert some.changed({"max_waiting": 5}).events == some.events
+    assert room().with_valid_overrides({"events": kept}) == (some, [])
+    assert some.with_overrides({"max_waiting": 5}).events == some.events
 
 
 # What the room does when.
@@ -317,12 +317,12 @@ def test_there_is_one_phase_at_any_time(events, is_open_between):
             key=lambda event: event.begins_ms, default=None,
         )  # fmt: skip
         expected = [
-            Moments(Phase.PREQUEUE if at < event.opens_at else Phase.OPEN, event, coming)
+            Schedule(Phase.PREQUEUE if at < event.opens_at else Phase.OPEN, event, coming)
             for event in events
             if at in range(event.begins_ms, ends_of(event, events))
         ]
-        expected = expected or [Moments(between, None, coming)]
-        assert [find_moments(events, at, is_open_between=is_open_between)] == expected
+        expected = expected or [Schedule(between, None, coming)]
+        assert [find_schedule(events, at, is_open_between=is_open_between)] == expected
 
 
 def ends_of(event: RoomEvent, events: list[RoomEvent]) -> int:
@@ -360,7 +360,7 @@ def script():
     run = lua.eval(f"function(room, now) {text}\n begin_events() return {says}, cap end")
 
     def ask(settings: RoomSettings, now_ms: int) -> tuple[str, int]:
-        values = settings.for_scripts()
+        values = settings.get_script_settings()
         return tuple(run(lua.table_from(values, recursive=True), now_ms))
 
     return ask
@@ -373,7 +373,7 @@ def test_the_scripts_go_by_the_same_rule(script, events, is_open_between, data):
     between = "open" if is_open_between else "closed"
     some = RoomSettings(total_active_users=99, events=capped, between_events=between)
     now_ms = data.draw(st.integers(0, 40))
-    now = some.moments(now_ms)
+    now = some.schedule_at(now_ms)
     assert script(some, now_ms) == (now.phase, apply_event_settings(some, now).total_active_users)
 
 
@@ -382,7 +382,7 @@ def test_what_holds_during_an_event():
     own = {"new_users_per_minute": 7, "message": "hello", "total_active_users": 5}
     some = room({**event("a", 1, 2, 3), "total_active_users": 0, "message": ""}, **own)
     held = [
-        apply_event_settings(some, some.moments(at)) for at in (0, 1000, 1999, 2000, 2999, 3000)
+        apply_event_settings(some, some.schedule_at(at)) for at in (0, 1000, 1999, 2000, 2999, 3000)
     ]
     caps = [(one.total_active_users, one.message) for one in held]
     assert caps == [(5, "hello")] * 3 + [(0, "")] * 2 + [(5, "hello")]
@@ -392,9 +392,9 @@ def test_what_holds_during_an_event():
 
 def test_scripts_hear_of_events_only_where_there_are_some():
     """What a room does not have takes no room in each call."""
-    plain = RoomSettings(total_active_users=1).for_scripts()
+    plain = RoomSettings(total_active_users=1).get_script_settings()
     assert not {"events", "classes", "lines"} & set(plain)
-    assert len(room(SALE).for_scripts()["events"]) == 1
+    assert len(room(SALE).get_script_settings()["events"]) == 1
 
 
 def test_an_unknown_room_setting_beside_events_is_named():

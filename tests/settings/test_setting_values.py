@@ -56,7 +56,7 @@ def test_what_is_no_switch(value):
 @pytest.mark.parametrize("value", [0, "0", 10_000_000])
 def test_the_ends_of_a_count_are_allowed(value):
     """A room for nobody and one for ten million are rooms."""
-    room = RoomSettings(total_active_users=1).changed({"total_active_users": value})
+    room = RoomSettings(total_active_users=1).with_overrides({"total_active_users": value})
     assert room.total_active_users == int(value)
 
 
@@ -160,7 +160,7 @@ def test_a_rule_about_a_field_that_is_wrong_is_not_judged():
 def test_a_change_leaves_the_rest():
     """`changed` replaces what it names and gives new settings; the old ones stay."""
     before = RoomSettings(total_active_users=1, message="hello")
-    after = before.changed({"total_active_users": 2, "session_duration": "10m"})
+    after = before.with_overrides({"total_active_users": 2, "session_duration": "10m"})
     assert (after.total_active_users, after.session_duration, after.message) == (2, 600, "hello")
     assert before.total_active_users == 1
 
@@ -180,7 +180,7 @@ def test_a_change_is_checked_like_the_file():
 def test_no_change_breaks_it(changes):
     """Whatever is asked for, the answer is settings that hold or problems in words."""
     try:
-        after = RoomSettings(total_active_users=1).changed(changes)
+        after = RoomSettings(total_active_users=1).with_overrides(changes)
     except InputError as error:
         named = [line.partition(":")[0].partition(".")[0] for line in error.problems]
     else:

@@ -143,7 +143,7 @@ def test_a_sites_address_is_scheme_host_and_port(given, taken):
 def test_what_is_no_sites_address_is_a_problem(given):
     """It would stand in messages to visitors. Hosts are written as they are sent: xn--…"""
     with pytest.raises(InputError, match="public_url: write the site's address"):
-        RoomSettings(total_active_users=1).changed({"public_url": given})
+        RoomSettings(total_active_users=1).with_overrides({"public_url": given})
 
 
 def test_what_is_printed_shows_no_secret():
@@ -157,5 +157,5 @@ def test_what_is_printed_shows_no_secret():
 def test_scripts_do_not_hear_of_what_webhooks_go_by():
     """It is the notifier's, and the caller's."""
     settings = RoomSettings(total_active_users=1, notify_above=5, public_url="https://shop.example")
-    assert "notify_above" not in settings.for_scripts()
-    assert "shop.example" not in str(settings.for_scripts())
+    assert "notify_above" not in settings.get_script_settings()
+    assert "shop.example" not in str(settings.get_script_settings())

@@ -15,7 +15,7 @@ from sidecar.visitors.tokens import new_visitor
 from tests.support.processes import free_port
 from tests.support.rooms import new_room_name
 
-SETTINGS = RoomSettings(total_active_users=1).for_scripts()
+SETTINGS = RoomSettings(total_active_users=1).get_script_settings()
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def server(tmp_path_factory):
 
 async def enter(url):
     redis = connect(url, timeout_s=5)
-    settings = RoomSettings(total_active_users=1).for_scripts()
+    settings = RoomSettings(total_active_users=1).get_script_settings()
     store = RoomStore(
         redis, new_room_name(), settings=settings, clock=StoreClock(), timeout_s=5
     )  # fmt: skip

@@ -327,7 +327,7 @@ async def test_settings_are_those_of_the_moment(server, open_rooms, by):
     assert await cap() == 3
     await store._redis.delete(config)
     assert await cap() == 1
-    await store.restore_lost({}, {"total_active_users": 2}, epoch=0)
+    await store.restore_lost_data({}, {"total_active_users": 2}, epoch=0)
     assert await cap() == 2
 
 

@@ -196,7 +196,7 @@ async def redis(redis_socket):
 
 @pytest.fixture
 def store(redis):
-    settings = RoomSettings(total_active_users=1).for_scripts()
+    settings = RoomSettings(total_active_users=1).get_script_settings()
     return RoomStore(redis, new_room_name(), settings=settings, clock=StoreClock(), timeout_s=5)
 
 

@@ -83,7 +83,7 @@ def open_room(open_store):
 
 
 def rooms_of(redis, *names, timeout_s=TIMEOUT_S):
-    settings = RoomSettings(total_active_users=1).for_scripts()
+    settings = RoomSettings(total_active_users=1).get_script_settings()
     return [
         RoomStore(redis, name, settings=settings, clock=StoreClock(), timeout_s=timeout_s)
         for name in names

@@ -314,7 +314,9 @@ class RoomMachine(StoreMachine):
         changes = build_settings(changes, self.now)
         if cap is not None:
             changes = {"total_active_users": cap}
-        changed = self.model.configured.changed({n: v for n, v in changes.items() if v is not None})
+        changed = self.model.configured.with_overrides(
+            {n: v for n, v in changes.items() if v is not None}
+        )
         plain = changed.model_dump()
         changes = {name: v if v is None else plain[name] for name, v in changes.items()}
         self.run(self.store.configure(changes, by="desk"))
@@ -364,7 +366,7 @@ class RoomMachine(StoreMachine):
         swept = self.run(self.store.sweep())
         expected = self.model.sweep(self.now)
         assert (swept.waiting, swept.sessions, swept.revocations) == expected
-        assert not swept.more
+        assert not swept.has_more
         self.check_step()
 
     @rule()

@@ -284,7 +284,7 @@ class Model:
         before, lines = self._unpolled_offset, len(self.settings.lines)
         file = self.file.model_dump()
         changes = {name: file[name] if v is None else v for name, v in changes.items()}
-        self.configured = self.configured.changed(changes)
+        self.configured = self.configured.with_overrides(changes)
         self.settings = policy.apply_event(self.configured, now)
         for place in self.queue.values():
             if not place.polled:  # The score in Redis stays, because there may be too many.

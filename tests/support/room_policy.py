@@ -18,14 +18,14 @@ FRONT = 4 * BAND
 
 
 def phase(settings: RoomSettings, now: int) -> Phase:
-    return settings.moments(now).phase
+    return settings.schedule_at(now).phase
 
 
 def apply_event(settings: RoomSettings, now: int) -> RoomSettings:
     """Return the settings with the overrides of an open event, and those of a hold."""
-    moments, hold = settings.moments(now), settings.hold
-    if moments.event is not None and moments.phase is Phase.OPEN:
-        settings = settings.model_copy(update=moments.event.overrides)
+    schedule, hold = settings.schedule_at(now), settings.hold
+    if schedule.event is not None and schedule.phase is Phase.OPEN:
+        settings = settings.model_copy(update=schedule.event.overrides)
     if hold is None or now >= hold.until + 120_000:
         return settings
     gentle = max(1, settings.total_active_users / 2)

@@ -44,7 +44,7 @@ def without_outages(settings: RoomSettings, **more: int) -> dict[str, Any]:
 
     Otherwise a test that forwards the clock would look like an outage of Redis.
     """
-    return settings.for_scripts(outage_ms=10**12, **more)
+    return settings.get_script_settings(outage_ms=10**12, **more)
 
 
 def refuse_functions(redis) -> None:

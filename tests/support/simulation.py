@@ -413,5 +413,5 @@ async def simulate(redis: Redis, sales: Sequence[Sale]) -> list[SaleResult]:
         _generator.set(random.Random(sale.seed))
         return await _Simulation(redis, new_room_name(), sale).simulate()
 
-    with patch.object(rooms, "_random", lambda: _generator.get().random()):
+    with patch.object(rooms, "_random_float", lambda: _generator.get().random()):
         return await asyncio.gather(*(simulate_one(sale) for sale in sales))

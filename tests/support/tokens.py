@@ -11,7 +11,7 @@ from sidecar.visitors.tokens import Tokens, new_visitor
 from tests.support.site import SECRET
 
 SESSION_S = 300
-KEY = NginxKey.of(SECRET)
+KEY = NginxKey.derive_from(SECRET)
 #: nginx' $hostname is in lower case.
 HOST = socket.gethostname().lower()
 

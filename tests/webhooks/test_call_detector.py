@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from sidecar.history.store.event_stream import EventStream
 from sidecar.kit.errors import StoreError
-from sidecar.rooms.redis_keys import called_key
+from sidecar.rooms.redis_keys import cursor_key
 from sidecar.rooms.settings import RoomSettings
 from sidecar.storage.redis.connect import close, connect
 from sidecar.visitors.model import Ticket
@@ -407,10 +407,10 @@ async def test_a_reader_that_is_gone_holds_the_recorder_for_a_minute_only(world,
     """A webhook that was removed from the settings must not fill Redis."""
     await world.start(hook)
     await world.seconds()
-    assert 0 < await world.redis.ttl(called_key(world.name)) <= 60
+    assert 0 < await world.redis.ttl(cursor_key(world.name)) <= 60
     assert 0 < await world.redis.ttl(world.key("calls")) <= 3 * 3600
     await world.call(1)
-    await world.redis.delete(called_key(world.name))
+    await world.redis.delete(cursor_key(world.name))
     stream = EventStream(world.redis, world.name, owner="me", timeout_s=5)
     await stream.acknowledge((await stream.read(100)).events)
     assert await world.redis.xlen(world.key("events")) == 0
@@ -455,7 +455,7 @@ def test_a_ticket_is_made_of_what_the_call_says():
     assert create_ticket(order_only, settings, epoch=3) == Ticket("v" * 22, 5_000_000, 5_000, 3)
     drawn = CalledVisitor("v" * 22, called_ms=9_000, order=-5)
     assert create_ticket(drawn, settings, epoch=3) == Ticket("v" * 22, -5, 9_000, 3)
-    random = settings.changed({"queueing_method": "random"})
+    random = settings.with_overrides({"queueing_method": "random"})
     assert create_ticket(order_only, random, epoch=3).joined_ms == 9_000
     nothing = CalledVisitor("v" * 22, called_ms=9_000)
     assert create_ticket(nothing, settings, epoch=3) == Ticket("v" * 22, 9_000_000, 9_000, 3)

@@ -103,11 +103,11 @@ def message(client: Client, room: str, text: str | None, **options: Any) -> Any:
 
 
 def _print_mode(room: Any) -> None:
-    from sidecar.rooms.messages import drop_ended, get_text  # noqa: PLC0415 - imports pydantic
+    from sidecar.rooms.messages import drop_if_ended, get_text  # noqa: PLC0415 - imports pydantic
 
     people = f"{room['waiting']} waiting, {room['active']} inside"
     click.echo(f"{room['room']} is {format_state(room)}: {people}")
-    shown = get_text(drop_ended(room["changed"].get("message"), time.time_ns() // 1_000_000))
+    shown = get_text(drop_if_ended(room["changed"].get("message"), time.time_ns() // 1_000_000))
     if room["mode"] != "paused" and shown:
         hint = f"take it away: waitroom rooms message {room['room']} --clear"
         click.echo(f'The message "{shown}" is still shown; {hint}')

@@ -179,7 +179,7 @@ def add_sample(samples: Samples, room: Room, now_s: float) -> None:
 def calculate_rates(samples: Sequence[Sample]) -> dict[str, float]:
     """Calculate how many visitors per minute were admitted, left and gave up waiting. Return no
     rates if there are fewer than two samples."""
-    from sidecar.rooms.statistics import ABANDONED, compute_growth  # noqa: PLC0415
+    from sidecar.rooms.statistics import ABANDONMENTS, compute_growth  # noqa: PLC0415
 
     recent = [sample for sample in samples if sample.at_s >= samples[-1].at_s - RATE_S]
     if len(recent) < 2:
@@ -189,7 +189,7 @@ def calculate_rates(samples: Sequence[Sample]) -> dict[str, float]:
     counters_by_rate = {
         "in/min": ("admitted",),
         "out/min": ("expired_session", "left_session", "released"),
-        "gave up": ABANDONED,
+        "gave up": ABANDONMENTS,
     }
     return {
         name: scale * sum(counts.get(counter, 0) for counter in counters)

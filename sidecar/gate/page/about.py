@@ -1,4 +1,4 @@
-"""Endpoints for what is the same for all visitors of a room: about, style.css and keep.js."""
+"""Endpoints whose responses are the same for all visitors of a room: about, style.css, keep.js."""
 
 import json
 from pathlib import Path
@@ -67,8 +67,7 @@ _SHARED: dict[str, Any] = {
 async def get_about(request: web.Request) -> web.Response:
     """Get the facts about the room that a waiting page shows.
 
-    The facts are the same for all visitors. nginx caches the response for 10 seconds.
-    """
+    The facts are the same for all visitors. nginx caches the response for 10 seconds."""
     room = get_gate(request)
     # A resource has no session durations, because its lease decides how long it lasts.
     document = About(room=room.name) if is_resource(room) else build_about(room.name, room.settings)
@@ -85,10 +84,10 @@ async def get_about(request: web.Request) -> web.Response:
 async def get_style(request: web.Request) -> web.Response:
     """Get the style sheet that the room's pages load after waiting.css.
 
-    The style sheet is the same for all visitors. nginx caches the response for 10 seconds.
-    """
+    The style sheet is the same for all visitors. nginx caches the response for 10 seconds."""
     room = get_gate(request)
-    return _file_response("" if is_resource(room) else build_style_sheet(room.settings), "text/css")
+    style = "" if is_resource(room) else build_style_sheet(room.settings)
+    return _make_file_response(style, "text/css")
 
 
 @ENDPOINTS.get(
@@ -102,27 +101,26 @@ async def get_keep(request: web.Request) -> web.Response:
     """Get a script that renews the session while its visitor types or scrolls.
 
     The script is for pages with long forms. It stops after the room's `keepalive_max_duration`. It
-    is the same for all visitors. nginx caches the response for 10 seconds.
-    """
+    is the same for all visitors. nginx caches the response for 10 seconds."""
     room = get_gate(request)
     text = "" if is_resource(room) else build_keep_script(room.name, room.settings)
-    return _file_response(text, "text/javascript")
+    return _make_file_response(text, "text/javascript")
 
 
-def _file_response(text: str, content_type: str) -> web.Response:
+def _make_file_response(text: str, content_type: str) -> web.Response:
     headers = {**_HEADERS, "X-Content-Type-Options": "nosniff"}
     return web.Response(text=text, content_type=content_type, charset="utf-8", headers=headers)
 
 
 def build_keep_script(room: str, settings: RoomSettings) -> str:
-    """Return keep.js with the values for the room. The script sends four requests per
-    `session_duration`, so a visitor may pause for three quarters of it."""
+    """Return keep.js with the room's values. An active visitor's browser sends four requests per
+    `session_duration`, so the visitor may pause for three quarters of that time."""
     values = {
         "address": f"/_waitroom/{room}/status",
-        "every": int(max(settings.session_duration / 4, 5) * 1000),
-        "most": int(settings.keepalive_max_duration * 1000),
+        "intervalMs": int(max(settings.session_duration / 4, 5) * 1000),
+        "maxMs": int(settings.keepalive_max_duration * 1000),
     }
-    beginning = f"const {{ address, every, most }} = {json.dumps(values)};"
+    beginning = f"const {{ address, intervalMs, maxMs }} = {json.dumps(values)};"
     return f"'use strict';\n{{\n{beginning}\n{_KEEP_SCRIPT}}}\n"
 
 

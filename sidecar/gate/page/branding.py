@@ -1,8 +1,7 @@
 """Adds a room's branding to its pages: site name, logo, footer links, and a style sheet.
 
 The style sheet is a separate file, because the page that nginx serves is the same for all rooms and
-its policy forbids inline styles.
-"""
+its policy forbids inline styles."""
 
 import html
 import re
@@ -27,8 +26,8 @@ _FOOTER = re.compile(r'(?<=<footer id="footer">).*?(?=</footer>)', re.DOTALL)
 #: The card's colours in waiting.css, light and dark, and the palest text on the dark card.
 _CARD, _DARK_CARD = read_colour("#fff"), read_colour("#172120")
 _DARK_MUTED = read_colour("#a0b0ac")
-#: In dark mode, the shares of black that are mixed into a pale background, into the card on it, and
-#: into the card on a dark background. The last number is the share of white in the card's edge.
+#: In dark mode: the shares of black that are mixed into a pale background, into the card on a pale
+#: background, and into the card on a dark one; and the share of white in the card's edge.
 _PALE_BLACK, _PALE_CARD_BLACK, _DARK_CARD_BLACK, _EDGE_WHITE = 0.88, 0.83, 0.3, 0.12
 #: The smallest contrast of readable text (WCAG 1.4.3).
 _MIN_CONTRAST = 4.5
@@ -103,6 +102,5 @@ def _replace(pattern: re.Pattern[str], value: str | None, page: str) -> str:
     if value is None:
         return page
     text = html.escape(value)
-    return pattern.sub(
-        lambda _: text, page, count=1
-    )  # a function, because a string would need \ escaped
+    # A function returns the text, because a backslash in a replacement string would need an escape.
+    return pattern.sub(lambda _: text, page, count=1)

@@ -29,12 +29,12 @@ def format_json(document: Mapping[str, Any], settings: RoomSettings) -> str:
 
 
 def build_members(document: Mapping[str, Any], settings: RoomSettings) -> dict[str, Any]:
-    """Return a status document's values by Cloudflare's names. Times are in minutes. An unknown
-    time is 0 or "unavailable"."""
+    """Return the values of a status document under Cloudflare's names. Times are in minutes. An
+    unknown time is 0 or "unavailable"."""
     now_ms = parse_updated_ms(document)
-    moments, method = settings.moments(now_ms), settings.queueing_method
-    event = moments.event
-    starts = event.opens_at if event and moments.phase is Phase.PREQUEUE else None
+    schedule, method = settings.schedule_at(now_ms), settings.queueing_method
+    event = schedule.event
+    starts = event.opens_at if event and schedule.phase is Phase.PREQUEUE else None
     ends = event.closes_at if event else None
     low, median, high = _compute_quartiles(document) if method == "random" else (0, 0, 0)
     wait = median or _to_minutes(document["wait_seconds"])
@@ -68,7 +68,7 @@ def _to_minutes(seconds: float | None) -> int:
 
 
 def _compute_quartiles(document: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Return the wait's quartiles in minutes. Its cube root is taken as normally distributed."""
+    """Return the wait's quartiles in minutes, as if its cube root were normally distributed."""
     if document["wait_seconds"] is None:
         return 0, 0, 0
     low, high = document["wait_seconds_low"] ** (1 / 3), document["wait_seconds_high"] ** (1 / 3)

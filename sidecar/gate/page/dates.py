@@ -1,8 +1,7 @@
-"""How people write a date and a time in the languages of the page, after Unicode's CLDR.
+"""Writes a date and a time as people do in each language of the page, after Unicode's CLDR.
 
-Browsers know this themselves (Intl, in static/waiting.js). A replica needs it for visitors without
-JavaScript.
-"""
+Browsers know these forms themselves (Intl, in static/waiting.js). A replica needs them for visitors
+without JavaScript."""
 
 from bisect import bisect_right
 from datetime import datetime
@@ -12,10 +11,9 @@ from typing import NamedTuple
 class _Format(NamedTuple):
     """How a language writes a date and a time.
 
-    In `pattern`, `H` is the hour from 0 to 23, `h` from 1 to 12, and `period` the part of the day.
-    Each of the `periods` has the minute of the day at which it begins. `utc` stands before a time
-    zone's offset.
-    """
+    In `pattern`, `H` is the hour from 0 to 23, `h` the hour from 1 to 12, and `period` the part of
+    the day, such as AM. `periods` has the minute of the day at which each part begins, and its
+    name. `utc` stands before a time zone's offset."""
 
     pattern: str
     months: str = ""
@@ -24,8 +22,8 @@ class _Format(NamedTuple):
 
 
 def format_date_and_time(moment: datetime, language: str) -> str:
-    """Return the moment as people of the language write it, with the offset of its time zone. In a
-    language that the page does not bring, in English."""
+    """Return a date and time in the form of a language, with the offset of the time zone. Use the
+    English form for a language that the page does not have."""
     style = _FORMATS.get(language, _FORMATS["en"])
     minute = moment.hour * 60 + moment.minute
     period = bisect_right(style.periods, minute, key=lambda period: period[0]) - 1

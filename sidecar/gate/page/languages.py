@@ -1,4 +1,4 @@
-"""The languages of the visitors' pages. Each has a file of texts, static/i18n/<tag>.json."""
+"""Reads the texts of the visitors' pages in all languages, from static/i18n/<tag>.json."""
 
 import json
 import re
@@ -19,10 +19,10 @@ class Languages:
         defaults = find_share("static") / "i18n"
         self._texts: dict[str, dict[str, str]] = {}
         for file in sorted((static / "i18n").glob("*.json")):
-            # An old or unfinished file lacks some texts, which come from the package's files.
-            english, same_language = _read(defaults / "en.json"), _read(defaults / file.name)
-            self._texts[file.stem] = english | same_language | _read(file)
-        self._texts.setdefault("en", _read(defaults / "en.json"))
+            # If an old or unfinished file lacks texts, use those of the package's files.
+            english, same = _read_texts(defaults / "en.json"), _read_texts(defaults / file.name)
+            self._texts[file.stem] = english | same | _read_texts(file)
+        self._texts.setdefault("en", _read_texts(defaults / "en.json"))
 
     @property
     def tags(self) -> list[str]:
@@ -54,13 +54,13 @@ def choose_language(accept_language: str | None, tags: Iterable[str]) -> str | N
 
 
 def _find_tag(requested: str, available: list[str]) -> str | None:
-    """Return an available tag of that language, for Chinese preferably in that script."""
+    """Return an available tag of the requested language, for Chinese preferably in its script."""
     language, is_traditional = _parse_tag(requested)
     tags = [tag for tag in available if _parse_tag(tag)[0] == language]
     return min(tags, key=lambda tag: _parse_tag(tag)[1] != is_traditional, default=None)
 
 
-def _read(file: Path) -> dict[str, str]:
+def _read_texts(file: Path) -> dict[str, str]:
     """Return the texts in a file, or {} if there is none. Raises InputError for a faulty file."""
     if not file.exists():
         return {}

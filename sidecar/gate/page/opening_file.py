@@ -18,12 +18,13 @@ from sidecar.http.problem_kinds import GENERAL
 from sidecar.http.problems import problem
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM
 
-#: How long the entry takes in the calendar. The opening itself has no length.
-_LENGTH = "PT15M"
-#: When the calendar reminds its owner.
+#: The duration of the calendar's entry. The opening itself has none.
+_DURATION = "PT15M"
+#: The time of the calendar's reminder, relative to the opening.
 _REMINDER = "-PT10M"
-#: A line of the file has 75 bytes at most, and 73 fit after a space that continues one.
-_LINE = re.compile(rb"(?s).{1,73}(?![\x80-\xbf])")
+#: Matches a part of a line. The file's lines have at most 75 bytes, so a long one is continued in
+#: the next line, after a space.
+_LINE_PART = re.compile(rb"(?s).{1,73}(?![\x80-\xbf])")
 
 ENDPOINTS = Endpoints("visitor")
 
@@ -40,11 +41,10 @@ ENDPOINTS = Endpoints("visitor")
 async def get_opening(request: web.Request) -> web.Response:
     """Get the opening of the room's current or next event as a calendar file.
 
-    The file has a reminder ten minutes before the opening, and the address in `next`.
-    """
+    The file has a reminder ten minutes before the opening, and the address in `next`."""
     room = get_gate(request)
-    moments = room.settings.moments(room.clock.now_ms())
-    event = moments.event or moments.coming
+    schedule = room.settings.schedule_at(room.clock.now_ms())
+    event = schedule.event or schedule.next_event
     if event is None:
         return problem(404, "Not Found", detail=f"{room.name} has no event to come.")
     page = request.app[PAGE]
@@ -58,7 +58,7 @@ async def get_opening(request: web.Request) -> web.Response:
         "UID": f"{room.name}-{event.name}-{event.opens_at}@{host}",
         "DTSTAMP": _format_time(room.clock.now_ms()),
         "DTSTART": _format_time(event.opens_at),
-        "DURATION": _LENGTH,
+        "DURATION": _DURATION,
         "SUMMARY": _escape(texts["calendar_entry"].replace("{n}", site)),
         "DESCRIPTION": _escape(f"{url}\n\n{advice}"),
         "URL": url,
@@ -89,4 +89,4 @@ def _escape(text: str) -> str:
 
 
 def _fold(line: str) -> bytes:
-    return b"\r\n ".join(_LINE.findall(line.encode(errors="replace")))
+    return b"\r\n ".join(_LINE_PART.findall(line.encode(errors="replace")))

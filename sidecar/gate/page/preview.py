@@ -153,11 +153,11 @@ TEMPLATE_STATES = ("waiting", "next", "paused", "opens", "prequeue", "closed", "
 
 
 def render_template(template: Template, preview: Preview, state: str) -> str:
-    """Return the HTML of the room's own template, which has no script to reply to."""
+    """Return the HTML of the room's own template, which needs no preview.js."""
     now_ms, example = time.time_ns() // 1_000_000, STATES[state][-1]
     changes: dict[str, Any] = {"queue_all": state == "paused", "events": ()}
     if opens_s := example.get("opens_at"):
-        # By default the pre-queue began a minute ago.
+        # If the example does not say when the pre-queue began, it began a minute ago.
         begins_s = example.get("prequeue_from", -60)
         changes["events"] = (
             RoomEvent(
@@ -167,10 +167,10 @@ def render_template(template: Template, preview: Preview, state: str) -> str:
             ),
         )
     settings = preview.settings.model_copy(update=changes)
-    moments = settings.moments(now_ms)
+    schedule = settings.schedule_at(now_ms)
     document = {
         **example,
-        **status_document.build_event_members(moments.event or moments.coming),
+        **status_document.build_event_members(schedule.event or schedule.next_event),
         "room": preview.room,
         "joined_at": iso(now_ms),
         "updated_at": iso(now_ms),

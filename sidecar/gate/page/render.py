@@ -2,8 +2,7 @@
 who were redirected to the page.
 
 The only source of the page is static/waiting.html. This module fills the source's
-`<!--# echo … -->` placeholders in the visitor's language, and converts the source for nginx.
-"""
+`<!--# echo … -->` placeholders in the visitor's language, and converts the source for nginx."""
 
 import html
 import re
@@ -44,10 +43,10 @@ _MAX_PARAMETER = 3_000
 
 
 def format_opening(document: Mapping[str, Any], settings: RoomSettings, language: str) -> str:
-    """Return when the document's event opens, as people of the language write it, or "" without an
+    """Return the opening of the document's event as date and time in a language, or "" without an
     event. The time is in the event's time zone, because the visitor's is unknown."""
-    moments = settings.moments(parse_updated_ms(document))
-    event = moments.event or moments.coming
+    schedule = settings.schedule_at(parse_updated_ms(document))
+    event = schedule.event or schedule.next_event
     if event is None:
         return ""
     opens = datetime.fromtimestamp(event.opens_at / 1000, ZoneInfo(event.timezone))
@@ -55,7 +54,7 @@ def format_opening(document: Mapping[str, Any], settings: RoomSettings, language
 
 
 def format_for_nginx(template: str, languages: Languages) -> str:
-    """Return an nginx file with the page in the variable `$waitroom_page`, because serving it from
+    """Return an nginx file with the page in the variable `$waitroom_page`. Serving the page from
     memory costs half as much as from a file. Raises ValueError for a line too long for nginx."""
     tags, used = " ".join(languages.tags), {"paused", "unsent"}.union(*_FIRST_VIEWS.values())
 
@@ -89,7 +88,7 @@ def format_for_nginx(template: str, languages: Languages) -> str:
 
 
 def _format_language_maps(languages: Languages) -> str:
-    """Return nginx maps that choose the first language in Accept-Language that the page speaks."""
+    """Return nginx maps that choose the first language in Accept-Language that the page has."""
     bases = sorted({tag.lower().partition("-")[0] for tag in languages.tags})
     known = "|".join(bases)
     tag = rf"zh-(?:\w+-)*(?:hant|tw|hk|mo)\b|{known}"
@@ -108,8 +107,8 @@ def _format_language_maps(languages: Languages) -> str:
 
 
 def _format_text_maps(languages: Languages, names: set[str]) -> str:
-    """Return nginx maps with the texts of these names by language, and of the page by its view."""
-    first = {
+    """Return nginx maps that choose the texts of these names by language, and headings by view."""
+    variables = {
         view: [f"$waitroom_t_{key}" if key else "" for key in keys]
         for view, keys in _FIRST_VIEWS.items()
     }
@@ -125,7 +124,7 @@ def _format_text_maps(languages: Languages, names: set[str]) -> str:
         for name in sorted(names - {""})
     ]
     for number, name in enumerate(("heading", "intro")):
-        values = {view: keys[number] for view, keys in first.items()}
+        values = {view: pair[number] for view, pair in variables.items()}
         maps.append(
             _format_map("waitroom_page_view", name, {"default": values.pop("waiting"), **values})
         )
@@ -199,8 +198,7 @@ class Page:
         }
 
     def choose_headings(self, language: str, view: str, opens: str = "") -> tuple[str, str]:
-        """Return the heading and the first paragraph of a view. The view `opens_draw` is `opens`
-        of an event whose places are drawn."""
+        """Return the heading and the first paragraph of a view, one of _VIEWS."""
         texts = self.languages.texts(language)
         heading, intro = (texts.get(key, "").replace("{t}", opens) for key in _VIEWS[view])
         return heading, intro
@@ -219,7 +217,8 @@ def _format_wait(texts: Mapping[str, str], document: Mapping[str, Any]) -> str:
     return texts[key].replace("{n}", "–".join(numbers))  # noqa: RUF001 - as in print
 
 
-#: For each view, the names of the translated texts for its heading and its first paragraph.
+#: For each view, the names of the texts of its heading and its first paragraph. `opens_draw` is the
+#: view `opens` of an event whose places are drawn by lot.
 _VIEWS = {
     "waiting": ("heading", "intro"),
     "next": ("next", "intro"),
@@ -233,7 +232,7 @@ _VIEWS = {
     "left": ("left", ""),
     "joining": ("joining", "stay"),
 }
-#: The same for the views in which nginx serves the page. It knows no time.
+#: The names of these texts for the views that nginx serves, which do not show the opening's time.
 _FIRST_VIEWS = {
     **{view: _VIEWS[view] for view in ("waiting", "next", "full", "closed", "joining")},
     "paused": _VIEWS["waiting"],

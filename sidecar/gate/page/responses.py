@@ -13,7 +13,7 @@ from sidecar.gate.page import status_document
 from sidecar.gate.page.branding import apply_branding
 from sidecar.gate.page.render import Page, format_opening
 from sidecar.gate.page.template import POLICY, SAFE, collect_values, find_template, format_refresh
-from sidecar.gate.return_address import UNSENT, make_next_safe, sends_data
+from sidecar.gate.return_address import UNSENT_PARAMETER, make_next_safe, sends_data
 from sidecar.gate.schemas import PageHeaders, PageRequestHeaders
 from sidecar.http.auth_request import original_method
 from sidecar.http.endpoint import ANYBODY, Endpoints
@@ -44,8 +44,7 @@ ENDPOINTS = Endpoints("proxy")
 async def get_page(request: web.Request) -> web.Response:
     """Get the waiting page for a verdict.
 
-    This endpoint is for nginx, in rooms with a `template`. It reads nothing from Redis.
-    """
+    This endpoint is for nginx, in rooms with a `template`. It reads nothing from Redis."""
     name, text = map(request.headers.get, ("X-Waitroom-Room", "X-Waitroom-Document"))
     if name is None or text is None:
         return problem(400, "Not of a verdict", detail="Send X-Waitroom-Room, X-Waitroom-Document.")
@@ -78,7 +77,7 @@ def render_page(
     """Return the waiting page, which leads on to `next_url`. `answer` is None if the visitor has
     just left. `method` is None if the visitor requested the waiting page itself."""
     before, _, _ = request.query_string.partition("next=")
-    unsent = sends_data(method) if method else UNSENT in before
+    unsent = sends_data(method) if method else UNSENT_PARAMETER in before
     document = status_document.build_document(room, answer)
     # The page must not refresh for visitors who left or lost their place, because that would queue
     # them again. Newcomers need the refresh to join, anywhere on the site or while shielded.
@@ -104,7 +103,7 @@ def render_page(
             "view": view,
             "phase": document["phase"],
             "next": next_url,
-            "join": status_document.get_join_query(document) + UNSENT * unsent,
+            "join": status_document.get_join_query(document) + UNSENT_PARAMETER * unsent,
             "waiting": str(document["waiting"] if document["waiting"] is not None else ""),
             "message": status_document.choose_message(document, accepted) or "",
             "updated": datetime.now(UTC).strftime("%H:%M:%S UTC"),
@@ -112,7 +111,8 @@ def render_page(
         },
         opens=format_opening(document, room.settings, language),
     )
-    return _html_response(apply_branding(text, room.settings), language, CONTENT_SECURITY_POLICY)
+    text = apply_branding(text, room.settings)
+    return _make_html_response(text, language, CONTENT_SECURITY_POLICY)
 
 
 def _render_template(  # noqa: PLR0913 - the template needs all of them
@@ -125,18 +125,18 @@ def _render_template(  # noqa: PLR0913 - the template needs all of them
     unsent: bool = False,
 ) -> web.Response:
     """Return the page from the room's own template. `next_url` is the URL that the visitor
-    requested. It is empty if nginx may cache the page for others."""
+    requested, or "" if nginx may cache the page for others."""
     page = request.app[PAGE]
     language = page.languages.choose(request.headers.get("Accept-Language"))
     values = collect_values(document, room.settings, page, language, unsent=unsent)
     text = template.render({**values, "next": quote(next_url, safe=SAFE)})
-    response = _html_response(text, language, POLICY)
+    response = _make_html_response(text, language, POLICY)
     if refresh := format_refresh(template, document, next_url, unsent=unsent):
         response.headers["Refresh"] = refresh
     return response
 
 
-def _html_response(text: str, language: str, policy: str) -> web.Response:
+def _make_html_response(text: str, language: str, policy: str) -> web.Response:
     headers = {
         **NO_STORE,
         "Content-Language": language,

@@ -10,7 +10,7 @@ from sidecar.gate.page.position import get_position
 from sidecar.gate.polls import compute_interval_s
 from sidecar.kit.clock import iso
 from sidecar.rooms.messages import get_text, get_translations
-from sidecar.rooms.openings import Moments, RoomEvent
+from sidecar.rooms.openings import RoomEvent, Schedule
 from sidecar.visitors.answer import Answer
 from sidecar.visitors.model import Phase, Standing, VisitorState
 from sidecar.visitors.verdict_lifetime import REFRESH_MS
@@ -22,12 +22,12 @@ _MAX_SNAPSHOT_AGE_MS = 3 * REFRESH_MS
 def build_document(room: Gate, answer: Answer | None) -> dict[str, Any]:
     """Return the status document. `answer` is None for a visitor who has just left."""
     standing, settings = answer.standing if answer else None, room.settings
-    now_ms, moments = _read_moments(room, standing)
-    state = _choose_visible_state(room, answer, moments)
+    now_ms, schedule = _read_schedule(room, standing)
+    state = _choose_state(room, answer, schedule)
     position, above = get_position(room, standing)
     wait = answer.wait if answer else None
     line = _find_line_name(room, standing) if settings.lines else None
-    message = settings.find_message(moments, now_ms)
+    message = settings.find_message(schedule, now_ms)
     document: dict[str, Any] = {
         "state": state,
         "visitor": answer.visitor if answer else None,
@@ -41,17 +41,17 @@ def build_document(room: Gate, answer: Answer | None) -> dict[str, Any]:
         "wait_seconds_high": wait.high if wait else None,
         "joined_at": iso(answer.joined_ms) if answer and answer.joined_ms else None,
         "updated_at": iso(now_ms),
-        "refresh_after_seconds": compute_interval_s(state, standing, moments, now_ms),
+        "refresh_after_seconds": compute_interval_s(state, standing, schedule, now_ms),
         "message": get_text(message),
         "room": room.name,
-        "phase": moments.phase,
-        **build_event_members(moments.event or moments.coming),
+        "phase": schedule.phase,
+        **build_event_members(schedule.event or schedule.next_event),
     }
     if translations := get_translations(message):
         document["messages"] = translations
     if answer and answer.joins_later:
         document["join_url"] = f"/_waitroom/{room.name}/join?token={room.tokens.write_join()}"
-    if answer and _is_paused(room, answer, moments):
+    if answer and _is_paused(room, answer, schedule):
         document["paused"] = True
     if standing and standing.is_measuring and wait is None and state == VisitorState.WAITING:
         document["measuring"] = True
@@ -73,7 +73,7 @@ def build_event_members(event: RoomEvent | None) -> dict[str, str | None]:
         "prequeue_from": None if prequeue_ms is None else iso(prequeue_ms),
         "opens_at": iso(event.opens_at),
         "closes_at": None if closes_ms is None else iso(closes_ms),
-        # Without a time zone of its own, an event's times have their offsets.
+        # In an event with the default time zone, UTC, the times may have offsets instead.
         "timezone": None if event.timezone == "UTC" else event.timezone,
     }
 
@@ -87,15 +87,15 @@ def choose_message(document: Mapping[str, Any], accept_language: str | None) -> 
 
 def get_refresh_s(room: Gate, answer: Answer) -> float:
     """Return the seconds until the visitor's next poll, as the status document has them."""
-    now_ms, moments = _read_moments(room, answer.standing)
-    state = _choose_visible_state(room, answer, moments)
-    return compute_interval_s(state, answer.standing, moments, now_ms)
+    now_ms, schedule = _read_schedule(room, answer.standing)
+    state = _choose_state(room, answer, schedule)
+    return compute_interval_s(state, answer.standing, schedule, now_ms)
 
 
-def _read_moments(room: Gate, standing: Standing | None) -> tuple[int, Moments]:
+def _read_schedule(room: Gate, standing: Standing | None) -> tuple[int, Schedule]:
     """Return the time by the store's clock, in ms, and the room's phase and events at that time."""
     now_ms = standing.now_ms if standing else room.clock.now_ms()
-    return now_ms, room.settings.moments(now_ms)
+    return now_ms, room.settings.schedule_at(now_ms)
 
 
 def get_store_id(room: Gate, *, memory: str) -> str | None:
@@ -110,7 +110,7 @@ def get_store_id(room: Gate, *, memory: str) -> str | None:
 
 
 def get_join_query(document: Mapping[str, Any]) -> str:
-    """Return what precedes `next` in the query with which a newcomer joins. It is often empty."""
+    """Return the part of the query that precedes `next` when a newcomer joins, which may be ""."""
     _, _, query = document.get("join_url", "").partition("?")
     return f"{query}&" if query else ""
 
@@ -127,14 +127,14 @@ def choose_view(document: Mapping[str, Any]) -> str:
 
 
 def choose_first_view(room: Gate, answer: Answer) -> str:
-    """Return the view in which nginx serves the page to a visitor who may not pass. It is one that
-    no later response takes back: "joining" for a visitor without a place, and "paused"."""
-    _, moments = _read_moments(room, answer.standing)
-    is_paused, event = _is_paused(room, answer, moments), moments.event or moments.coming
+    """Return the view in which nginx serves the page to a visitor who may not pass: as choose_view,
+    but "paused" in a paused room, "opens_draw" if places are drawn, "joining" without a place."""
+    _, schedule = _read_schedule(room, answer.standing)
+    is_paused, event = _is_paused(room, answer, schedule), schedule.event or schedule.next_event
     view = choose_view(
         {
-            "state": _choose_visible_state(room, answer, moments),
-            "phase": moments.phase,
+            "state": _choose_state(room, answer, schedule),
+            "phase": schedule.phase,
             "opens_at": event,
             "position": get_position(room, answer.standing)[0],
             "paused": is_paused,
@@ -148,26 +148,26 @@ def choose_first_view(room: Gate, answer: Answer) -> str:
 
 
 def add_draw(view: str, document: Mapping[str, Any]) -> str:
-    """Return the view, or `opens_draw` if it is `opens` and places are drawn."""
+    """Return the view, or `opens_draw` for the view `opens` of an event whose places are drawn."""
     return "opens_draw" if view == "opens" and document["prequeue_from"] else view
 
 
-def _choose_visible_state(room: Gate, answer: Answer | None, moments: Moments) -> VisitorState:
+def _choose_state(room: Gate, answer: Answer | None, schedule: Schedule) -> VisitorState:
     """Return the state to show, which is `closed` for visitors without a place in a closed room."""
     if answer is None:
         return VisitorState.NOT_QUEUED
     # In a partial roll-out, some visitors need not wait. Which ones is known only when they join.
     if answer.state is not VisitorState.NOT_QUEUED or room.settings.rollout_percent < 100:
         return answer.state
-    return VisitorState.CLOSED if moments.phase is Phase.CLOSED else answer.state
+    return VisitorState.CLOSED if schedule.phase is Phase.CLOSED else answer.state
 
 
-def _is_paused(room: Gate, answer: Answer, moments: Moments) -> bool:
+def _is_paused(room: Gate, answer: Answer, schedule: Schedule) -> bool:
     """Return True if nobody is called: Redis is unavailable or lost data, or the room is paused."""
     standing = answer.standing
     if answer.store_unavailable or (standing is not None and standing.recovery_stage == 2):
         return True
-    is_waiting = answer.state is VisitorState.WAITING and moments.phase is Phase.OPEN
+    is_waiting = answer.state is VisitorState.WAITING and schedule.phase is Phase.OPEN
     return room.settings.queue_all and is_waiting
 
 

@@ -1,8 +1,7 @@
-"""Helps to serve a room's own template as the waiting page, instead of our page.
+"""Fills a room's own template, which is served as the waiting page instead of our page.
 
 nginx passes the status document from the verdict on to /page, so that /page need not ask Redis
-again. A template usually has no script of ours, so a Refresh header makes the browser reload it.
-"""
+again. A template usually has no script of ours, so a Refresh header makes the browser reload it."""
 
 import json
 import math
@@ -15,7 +14,7 @@ from aiohttp import web
 from sidecar.gate.contract import Gate
 from sidecar.gate.page import cloudflare, status_document
 from sidecar.gate.page.render import Page, format_opening
-from sidecar.gate.return_address import UNSENT
+from sidecar.gate.return_address import UNSENT_PARAMETER
 from sidecar.http.app_keys import TEMPLATES
 from sidecar.kit.templates import Template
 from sidecar.rooms.messages import get_text, get_translations
@@ -40,7 +39,7 @@ def format_document(document: Mapping[str, Any]) -> str:
 
 
 def find_template(request: web.Request, room: Gate) -> Template | None:
-    """Return the room's own template. None if it has no valid one."""
+    """Return the room's own template, or None if the room has no valid template."""
     name = room.settings.template
     return request.app[TEMPLATES].find(name) if name else None
 
@@ -48,7 +47,7 @@ def find_template(request: web.Request, room: Gate) -> Template | None:
 def format_refresh(
     template: Template, document: Mapping[str, Any], next_url: str = "", *, unsent: bool = False
 ) -> str:
-    """Return the Refresh header, which tells the browser when to reload the page and from which
+    """Return the Refresh header, with which the browser reloads the page, possibly from another
     URL. Empty if the page's script polls."""
     if document["visitor"] and _OUR_SCRIPT in template.text:
         return ""
@@ -57,7 +56,7 @@ def format_refresh(
         return seconds
     # The page is reloaded from its own URL for two reasons: newcomers can join there even while the
     # shield is up, and the URL that a form was sent to must not be requested by GET.
-    query = status_document.get_join_query(document) + UNSENT * unsent
+    query = status_document.get_join_query(document) + UNSENT_PARAMETER * unsent
     query += f"next={quote(next_url, safe=SAFE)}"
     return f"{seconds}; url=/_waitroom/{document['room']}/?{query}"
 
@@ -76,7 +75,7 @@ def collect_values(
     view = "joining" if has_no_place else status_document.choose_view(document)
     opens = format_opening(document, settings, language)
     now_ms = status_document.parse_updated_ms(document)
-    message = settings.find_message(settings.moments(now_ms), now_ms)
+    message = settings.find_message(settings.schedule_at(now_ms), now_ms)
     texts = {"message": get_text(message), "messages": get_translations(message)}
     heading, intro = page.choose_headings(language, status_document.add_draw(view, document), opens)
     cloudflare_values = cloudflare.build_members(document, settings)

@@ -12,7 +12,7 @@ from redis.exceptions import ResponseError
 
 from sidecar.history.model import StreamEvent
 from sidecar.kit.errors import StoreError
-from sidecar.rooms.redis_keys import called_key, leader_key, room_key
+from sidecar.rooms.redis_keys import cursor_key, leader_key, room_key
 from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import driver_errors, text
 from sidecar.storage.redis.leader_lease import LeaderLease
@@ -36,7 +36,7 @@ class EventStream:
     def __init__(self, redis: Store, room: str, *, owner: str, timeout_s: float) -> None:
         self._redis: Any = redis
         self._key = room_key(room, "events")
-        self._keys = [self._key, called_key(room)]
+        self._keys = [self._key, cursor_key(room)]
         #: The lease of the replica that records. If two replicas record at the same time, the
         #: second write skips the events of the first.
         self.lease = LeaderLease(

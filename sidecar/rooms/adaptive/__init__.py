@@ -1,1 +1,1 @@
-"""Finds how many visitors the site can bear, and keeps a ceiling below the room's cap."""
+"""Finds how many visitors the site can serve, and keeps the room's cap below that number."""

@@ -1,4 +1,4 @@
-"""The metrics of adaptive rooms."""
+"""Exports the metrics of adaptive rooms."""
 
 from typing import get_args
 
@@ -9,7 +9,7 @@ _STATES = get_args(StateName)
 
 
 class AdaptiveMetrics(MetricSet):
-    """How the sites behind adaptive rooms do, as the last tick saw them."""
+    """The metrics of the sites behind adaptive rooms, as of the last tick."""
 
     reports = counter(
         "waitroom_site_reports",
@@ -48,7 +48,7 @@ class AdaptiveMetrics(MetricSet):
     )
 
     def export(self, room: str, learned: Learned | None) -> None:
-        """Export what a room has learned, or remove it if `learned` is None."""
+        """Export what a room has learned. If it is None, remove the number of responses."""
         if learned is None:
             self.responses.remove(room)
             return

@@ -1,12 +1,11 @@
 """Reads nginx's reports of the site's responses, and adds them to the counts in Redis.
 
-nginx sends a share of them from its access log, as syslog datagrams (nginx/waitroom/http.conf):
+nginx reports a share of the responses from its access log, by syslog (nginx/waitroom/http.conf):
 
     <190>Nov 22 04:33:00 waitroom: ROOM|SHARE|UPSTREAM STATUS|HEADER TIME|RESPONSE TIME|STATUS
 
-SHARE is the percentage of responses that it reports. If nginx asked several upstreams, their values
-are lists, such as `502, 200`. The reports are not signed, so only nginx may reach the address.
-"""
+SHARE is the percentage of responses that nginx reports. If nginx asked several upstreams, a status
+or time is a list, such as `502, 200`. Reports are not signed: only nginx may reach the address."""
 
 import asyncio
 import re
@@ -29,7 +28,7 @@ from sidecar.rooms.service import WaitingRooms
 
 #: How often a replica writes its counts, in seconds.
 FLUSH_S = 1.0
-#: An error that comes faster says nothing about the site's speed, in seconds.
+#: An error within this time, in seconds, says nothing about the site's speed.
 QUICK_ERROR_S = 0.5
 #: The longest response time that is counted, in seconds.
 MAX_TIME_S = 3600.0
@@ -56,7 +55,7 @@ class Report(NamedTuple):
 
 
 def parse_report(data: bytes) -> Report | None:
-    """Return the report of a datagram, or None for other bytes."""
+    """Return the report in a datagram, or None if the datagram is not a report."""
     match = _REPORT.fullmatch(data)
     if match is None:
         return None
@@ -77,15 +76,15 @@ def parse_report(data: bytes) -> Report | None:
 
 
 def count_report(report: Report, slow_s: float | None) -> Counter[str]:
-    """Return what a report adds to the counts; nothing if it does not tell how the site does.
-    `slow_s`: the response time that counts as slow, in seconds."""
+    """Return the counts that a report adds. They are empty if the response says nothing about the
+    site. `slow_s` is the response time above which a response is slow, in seconds."""
     status = report.upstream_status or report.status
     time_s = report.response_s if report.header_s is None else report.header_s
     is_error = status >= 500 or status == _TOO_MANY
     if report.status == _CLIENT_GONE:
         time_s = report.response_s
         if time_s is None or slow_s is None or time_s <= slow_s:
-            return Counter()  # left before it was slow
+            return Counter()  # the client left before the response was slow
         is_error = False
     elif not is_error and (status >= 400 or status < 200 or status == 304):
         return Counter()
@@ -97,7 +96,7 @@ def count_report(report: Report, slow_s: float | None) -> Counter[str]:
 
 
 class SiteReports:
-    """Collects the reports that one replica gets, and writes their counts once a second."""
+    """Counts the reports that one replica gets, and adds the counts to Redis once a second."""
 
     def __init__(self, rooms: WaitingRooms, metrics: AdaptiveMetrics) -> None:
         self._rooms, self._metrics = rooms, metrics
@@ -105,7 +104,7 @@ class SiteReports:
         self._counts: dict[str, Counter[str]] = {}
 
     def handle_report(self, data: bytes) -> None:
-        """Count a datagram. Never raises: it may hold any bytes."""
+        """Count a datagram, which may contain any bytes. Never raises."""
         report = parse_report(data)
         if report is None:
             self._metrics.reports.labels("", "unreadable").inc()
@@ -120,13 +119,12 @@ class SiteReports:
             self._counts.setdefault(room.name, Counter()).update(counts)
 
     async def flush_forever(self) -> None:
-        """Write the counts once a second until cancelled."""
         while True:
             await asyncio.sleep(FLUSH_S)
             await self.flush()
 
     async def flush(self) -> None:
-        """Write the counts. Those of a room whose Redis does not answer are lost."""
+        """Write the counts. If Redis does not answer, a room's counts are lost."""
         pending, self._counts = self._counts, {}
         for name, counts in pending.items():
             room = self._rooms.get(name)

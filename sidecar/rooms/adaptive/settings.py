@@ -1,4 +1,4 @@
-"""The settings of a room that finds its cap by itself."""
+"""Defines the settings of an adaptive room, which finds its cap by itself."""
 
 import math
 from typing import Annotated, Literal
@@ -39,7 +39,7 @@ class AdaptiveSettings(BaseModel):
         return Targets(self.p90, self.max_errors, min(self.min, cap), cap)
 
     def find_warnings(self, cap: int) -> list[str]:
-        """Return what makes no sense for a room with this cap, and what to do about it."""
+        """Return warnings about settings that make no sense below this cap, each with a remedy."""
         if self.mode == "off":
             return []
         warnings = {
@@ -50,8 +50,8 @@ class AdaptiveSettings(BaseModel):
         }
         return [warning for warning, holds in warnings.items() if holds]
 
-    def lower(self, cap: int, learned: Learned | None) -> int:
-        """Return how many visitors may be inside now, as rooms/lua/parts/openings.lua does."""
+    def lower_cap(self, cap: int, learned: Learned | None) -> int:
+        """Return the cap, lowered to the ceiling, by the rule of rooms/lua/parts/openings.lua."""
         if self.mode != "on":
             return cap
         return min(cap, self.min if learned is None else math.floor(learned.ceiling))

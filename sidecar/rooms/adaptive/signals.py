@@ -1,43 +1,43 @@
-"""Counts sampled responses of the site, and summarises those of the last seconds."""
+"""Counts sampled responses of the site in steps, and summarises the steps of a window."""
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-#: How long a step of counts is, in seconds.
+#: The duration of a step, whose responses are counted together, in seconds.
 STEP_S = 5
-#: The longest window, and so how far back counts are read, in seconds.
+#: The longest window, in seconds. Steps that are older are never read.
 LONGEST_S = 300
-#: Each bucket of response times is this much wider than the one before.
-_GROWTH = 1.1
-#: Names of counts beside the buckets: responses, errors, the sum of response times in ms, and the
-#: sum of the percentages of which the responses are samples.
+#: Each bucket of response times is wider than the one before by this factor.
+_BUCKET_FACTOR = 1.1
+#: The names of the counts that are not buckets: responses, errors, the sum of the response times in
+#: ms, and the sum over all responses of the percentage that nginx reported (SHARE in reports.py).
 RESPONSES, ERRORS, SUM_MS, PERCENT = "n", "e", "s", "p"
 
 
 def find_bucket(seconds: float) -> str:
-    """Return the name of a response time's bucket, whose bounds are 10 % apart."""
-    return str(round(math.log(max(seconds, 0.001) * 1000, _GROWTH)))
+    """Return the name of the bucket that counts a response time."""
+    return str(round(math.log(max(seconds, 0.001) * 1000, _BUCKET_FACTOR)))
 
 
 class Counts(Counter[str]):
-    """Counts of sampled responses: their number, errors, and a histogram of response times. The
-    other names are buckets."""
+    """Counts of sampled responses: their number, errors, and a histogram of response times. A key
+    is one of the names above or the name of a bucket."""
 
     @property
-    def timed(self) -> int:
-        """The number of responses with a time. A quick error has none."""
+    def timed_responses(self) -> int:
+        """The number of responses in buckets. Quick errors are in none."""
         return sum(number for _, number in self._find_buckets())
 
     @property
-    def share(self) -> float:
+    def reported_share(self) -> float:
         """The share of responses that nginx reports, from 0 to 1."""
         return self[PERCENT] / 100 / self[RESPONSES] if self[RESPONSES] else 1.0
 
     @property
     def mean_s(self) -> float:
         """The mean response time in seconds; 0 without responses."""
-        return self[SUM_MS] / 1000 / max(1, self.timed)
+        return self[SUM_MS] / 1000 / max(1, self.timed_responses)
 
     @property
     def error_share(self) -> float:
@@ -45,13 +45,13 @@ class Counts(Counter[str]):
         return self[ERRORS] / max(1, self[RESPONSES])
 
     def percentile_s(self, share: float) -> float:
-        """Return a percentile of the response times in seconds, such as 0.9 for the p90, within
-        5 %. Return 0 without responses."""
-        rest = math.floor(share * self.timed)
+        """Return a percentile of the response times in seconds, exact to 5 %. For the p90, `share`
+        is 0.9. Return 0 without responses."""
+        rest = math.floor(share * self.timed_responses)
         for bucket, number in sorted(self._find_buckets()):
             rest -= number
             if rest < 0:
-                return float(_GROWTH**bucket / 1000)
+                return float(_BUCKET_FACTOR**bucket / 1000)
         return 0.0
 
     def _find_buckets(self) -> list[tuple[int, int]]:
@@ -60,7 +60,6 @@ class Counts(Counter[str]):
 
 
 def sum_counts(steps: Iterable[Mapping[str, int]]) -> Counts:
-    """Return the sum of several steps."""
     total = Counts()
     for values in steps:
         total.update(values)

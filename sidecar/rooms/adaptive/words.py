@@ -1,11 +1,11 @@
-"""Says in words how the site behind an adaptive room does."""
+"""Describes in words the state of the site behind an adaptive room."""
 
 from sidecar.rooms.adaptive.controller import Learned
 from sidecar.rooms.adaptive.settings import AdaptiveSettings
 
 
 def describe(learned: Learned, adaptive: AdaptiveSettings, inside: int) -> str:
-    """Say in words how the site does, and what the room does about it."""
+    """Return in words the site's state, and how many visitors are inside and allowed."""
     word = "allowed" if adaptive.mode == "on" else "advised"
     allowed = f"{inside:,} inside, {int(learned.ceiling):,} {word}"
     measured = _describe_measures(learned, adaptive)
@@ -21,9 +21,8 @@ def describe(learned: Learned, adaptive: AdaptiveSettings, inside: int) -> str:
     return f"{allowed}; {measured}"
 
 
-def is_notable(before: str, after: str) -> bool:
-    """Return True if a change of state is an event. A healthy site is often strained for a while,
-    which is none."""
+def is_notable_change(before: str, after: str) -> bool:
+    """Return True if a change of state is an event, unless it is between healthy and strained."""
     return before != after and not {before, after} <= {"healthy", "strained"}
 
 

@@ -1,8 +1,7 @@
-"""Runs the control law of adaptive rooms: for each room one replica at a time, every five seconds.
+"""Runs the control law of adaptive rooms every five seconds, for each room on one replica.
 
-All that a tick needs is in Redis, so any replica may run the next one. A tick writes only what it
-computed from the stored values: if another replica was faster, it writes nothing.
-"""
+All that the law needs is in Redis, so each tick may run on a different replica. A tick writes its
+result only if the stored values are still those that it read."""
 
 import asyncio
 import json
@@ -17,19 +16,18 @@ from sidecar.rooms.adaptive.controller import TICK_S, Learned, Reading, tick
 from sidecar.rooms.adaptive.metrics import AdaptiveMetrics
 from sidecar.rooms.adaptive.settings import AdaptiveSettings
 from sidecar.rooms.adaptive.signals import LONGEST_S, STEP_S, Counts, sum_counts
-from sidecar.rooms.adaptive.words import describe, is_notable
+from sidecar.rooms.adaptive.words import describe, is_notable_change
 from sidecar.rooms.hold import HOLD_S, find_illness
 from sidecar.rooms.service import WaitingRoom, WaitingRooms
 from sidecar.rooms.store.replies import Snapshot
 
-#: Returns the counts of the last seconds.
+#: Returns the counts of the responses in the last N seconds.
 CountResponses: TypeAlias = Callable[[int], Counts]
 
 log = structlog.get_logger()
 
 
 async def adapt_forever(rooms: WaitingRooms, metrics: Metrics) -> None:
-    """Run the law for all rooms until cancelled."""
     while True:
         await asyncio.sleep(TICK_S)
         await asyncio.gather(*(_try_to_adapt(room) for room in rooms))
@@ -76,7 +74,7 @@ async def _hold_while_ill(room: WaitingRoom, count: CountResponses, now_ms: int)
     until_ms = now_ms + HOLD_S * 1000
     stored = await room.store.read_learned("hold") if why else ""
     if not why or (stored and json.loads(stored)["until"] >= until_ms):
-        return  # an operator holds the room for longer
+        return  # a longer hold is stored
     new, event = {"until": until_ms, "why": why}, "" if hold else f"ill ({why})"
     is_stored = await room.store.store_learned(new, expected=stored, event=event, field="hold")
     if is_stored and event:
@@ -86,7 +84,6 @@ async def _hold_while_ill(room: WaitingRoom, count: CountResponses, now_ms: int)
 async def _run_law(
     room: WaitingRoom, adaptive: AdaptiveSettings, count: CountResponses, snapshot: Snapshot
 ) -> None:
-    """Run the law once, and store what it learned."""
     stored = await room.store.read_learned()
     learned = Learned.from_json(json.loads(stored)) if stored else Learned(ceiling=adaptive.min)
     ends, held_ms = snapshot.counters.get("ends", 0), snapshot.counters.get("held_ms", 0)
@@ -95,7 +92,7 @@ async def _run_law(
     state = learned.state
     tick(learned, targets, Reading(snapshot.now_ms / 1000, snapshot.active, stay_s, count))
     text = describe(learned, adaptive, snapshot.active)
-    event = f"{learned.state} ({text})" if is_notable(state, learned.state) else ""
+    event = f"{learned.state} ({text})" if is_notable_change(state, learned.state) else ""
     is_stored = await room.store.store_learned(learned.to_json(), expected=stored, event=event)
     if is_stored and learned.state != state:
         log_state = log.info if learned.state == "healthy" else log.warning

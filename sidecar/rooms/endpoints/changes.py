@@ -16,7 +16,7 @@ from sidecar.kit.errors import InputError
 from sidecar.kit.shorten import shorten_values
 from sidecar.rooms.endpoints.operator import make_room_state
 from sidecar.rooms.event_changes import find_event_change_problems
-from sidecar.rooms.hold import find_hold_of_alert
+from sidecar.rooms.hold import compute_hold_after_alert
 from sidecar.rooms.messages import set_end
 from sidecar.rooms.schemas.changes import (
     CHANGED_SINCE,
@@ -55,8 +55,7 @@ log = structlog.get_logger()
 async def change_room(request: web.Request, params: ChangeParameters, body: Changes) -> ChangedRoom:
     """Change settings while the room runs.
 
-    The change takes effect on all replicas within two seconds, and survives restarts.
-    """
+    The change takes effect on all replicas within two seconds, and survives restarts."""
     return await _change_settings(request, body.model_extra or {}, why=params.why)
 
 
@@ -65,8 +64,7 @@ async def act_on_room(request: web.Request, params: ActAddress) -> ChangedRoom:
     """Pause, drain or resume a room.
 
     `pause`: newcomers wait, and nobody is called. `drain`: visitors in the queue are admitted, and
-    newcomers may not join it. `resume` ends both. Active visitors stay.
-    """
+    newcomers may not join it. `resume` ends both. Active visitors stay."""
     file = room_of(request).file_settings
     # None instead of the configured value resets the setting.
     changes = {
@@ -85,8 +83,7 @@ async def hold_room(request: web.Request, params: HoldParameters, body: Alert) -
     """Call nobody for some seconds.
 
     Then the room resumes gradually: for two minutes, it admits at most half of its cap per minute.
-    The body may be a message of Alertmanager's webhook.
-    """
+    The body may be a message of Alertmanager's webhook."""
     room = room_of(request)
     snapshot = await room.refresh()
     until_ms, why = snapshot.now_ms + params.seconds * 1000, params.why
@@ -94,7 +91,7 @@ async def hold_room(request: web.Request, params: HoldParameters, body: Alert) -
         new = {"until": until_ms, "why": why}
         return await _change_settings(request, {"hold": new}, why=why)
     summary = str(why or body.common_annotations.get("summary", ""))
-    hold = find_hold_of_alert(
+    hold = compute_hold_after_alert(
         room.settings.hold,
         snapshot.now_ms,
         until_ms,
@@ -117,16 +114,15 @@ async def undo_change(request: web.Request, _params: RoomAddress, body: Undo) ->
     """Undo a change of settings.
 
     Each setting of the change gets its previous value, which may be the configured one. The request
-    is refused if one of these settings was changed again.
-    """
+    is refused if one of these settings was changed again."""
     acts = await room_of(request).store.lists.log()
     act = next((act for act in acts if act.get("revision") == body.revision), None)
     if act is None:
         raise ProblemError(UNKNOWN_CHANGE, detail=f"No change has the revision {body.revision}.")
     before = {name: json.loads(old or "null") for name, (old, _) in act["changes"].items()}
-    undone = {name: now for name, (_, now) in act["changes"].items()}
+    values_to_undo = {name: after for name, (_, after) in act["changes"].items()}
     try:
-        return await _change_settings(request, before, undone)
+        return await _change_settings(request, before, values_to_undo)
     except ChangedSinceError as error:
         raise ProblemError(CHANGED_SINCE, detail=_describe_last_change(str(error), acts)) from None
 
@@ -139,7 +135,7 @@ def _describe_last_change(name: str, acts: list[dict[str, Any]]) -> str:
 async def _change_settings(
     request: web.Request,
     changes: dict[str, Any],
-    undone: Mapping[str, str] | None = None,
+    values_to_undo: Mapping[str, str] | None = None,
     *,
     why: str = "",
 ) -> ChangedRoom:
@@ -149,40 +145,39 @@ async def _change_settings(
         {name: None if value is None else new_settings[name] for name, value in changes.items()},
         by=find_logged_name(request),
         why=why,
-        undone=undone,
+        values_to_undo=values_to_undo,
     )
-    shown = {"changes": shorten_values(changes), "undoes": undone is not None, "why": why}
-    log.info("changed", room=room.name, **shown)
+    is_undo = values_to_undo is not None
+    log.info("changed", room=room.name, changes=shorten_values(changes), undoes=is_undo, why=why)
     state = make_room_state(room, await room.refresh())
     return ChangedRoom.model_construct(**dict(state), change=revision)
 
 
 async def _apply_changes(request: web.Request, changes: dict[str, Any]) -> dict[str, Any]:
-    """Return all settings with the changes applied. Raises InputError if one is not allowed."""
+    """Return all settings with the changes applied. Raises InputError for a forbidden change."""
     room = room_of(request)
     await room.refresh()
     if "message" in changes:
         changes = {**changes, "message": set_end(changes["message"], room.clock.now_ms())}
     file = room.file_settings.model_dump()
-    merged = {name: file.get(name) if value is None else value for name, value in changes.items()}
-    changed, problems = room.settings.overridden(merged)
+    values = {name: file.get(name) if value is None else value for name, value in changes.items()}
+    settings, problems = room.settings.with_valid_overrides(values)
     problems += find_event_change_problems(
-        room.settings.events, changed.events, room.clock.now_ms()
+        room.settings.events, settings.events, room.clock.now_ms()
     )
-    if changed.template and "template" in changes:
-        problem = request.app[TEMPLATES].problem(changed.template)
+    if settings.template and "template" in changes:
+        problem = request.app[TEMPLATES].problem(settings.template)
         problems += [f"template: {problem}"] if problem else []
     if problems:
         raise InputError(problems)
-    return changed.model_dump()
+    return settings.model_dump()
 
 
 @ENDPOINTS.post(_ROOM + "/forecast", VIEWERS, replies={200: "Both forecasts."})
 async def forecast_change(request: web.Request, _params: RoomAddress, body: Changes) -> Forecast:
     """Forecast what a change of settings would do.
 
-    The body is the same as for a change of settings. Nothing is changed.
-    """
+    The body is the same as for a change of settings. Nothing is changed."""
     room, changes = room_of(request), body.model_extra or {}
     new_settings = await _apply_changes(request, changes)
     now_ms, waiting, active, now, then = await room.store.forecast(

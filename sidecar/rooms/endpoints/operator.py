@@ -62,8 +62,7 @@ async def get_room(request: web.Request, _params: RoomAddress) -> RoomState:
 async def reset_room(request: web.Request, params: RoomAddress) -> Removed:
     """Reset the queue: all waiting visitors lose their places.
 
-    Active visitors stay.
-    """
+    Active visitors stay."""
     removed = await room_of(request).store.reset(by=find_logged_name(request))
     log.info("reset", room=params.room, removed=removed)
     return Removed(room=params.room, removed=removed)
@@ -73,8 +72,7 @@ async def reset_room(request: web.Request, params: RoomAddress) -> Removed:
 async def reset_learned(request: web.Request, _params: RoomAddress) -> RoomState:
     """Forget what an adaptive room has learned about its site.
 
-    The ceiling starts at `min` again. Active visitors stay.
-    """
+    The ceiling starts at `min` again. Active visitors stay."""
     room = room_of(request)
     await room.store.forget_learned(by=find_logged_name(request))
     log.info("reset_learned", room=room.name)
@@ -87,7 +85,7 @@ async def preview_events(request: web.Request, params: PreviewParameters) -> Eve
     room = room_of(request)
     snapshot = await room.refresh()
     # The settings of the room itself, with no event applied.
-    settings, _ = room.file_settings.overridden(snapshot.overrides)
+    settings, _ = room.file_settings.with_valid_overrides(snapshot.overrides)
     at_ms = None if params.at is None else read_time(params.at, settings)
     document = preview(settings, now_ms=room.clock.now_ms(), at_ms=at_ms)
     return EventsPreview(room=room.name, **document)
@@ -123,8 +121,7 @@ async def get_series(request: web.Request, params: SeriesParameters) -> Series:
     """Get a room's figures over time, for at most the last 24 hours.
 
     The counts of all steps add up to the growth of the room's counters. Redis keeps one sample a
-    minute for two hours, and one every five minutes for 24 hours.
-    """
+    minute for two hours, and one every five minutes for 24 hours."""
     room = room_of(request)
     until_ms = room.clock.now_ms() if params.until is None else params.until
     from_ms = until_ms - HOUR_MS if params.from_ is None else params.from_
@@ -138,15 +135,15 @@ async def get_series(request: web.Request, params: SeriesParameters) -> Series:
 
 def make_room_state(room: WaitingRoom, snapshot: Snapshot) -> RoomState:
     """Return the response model that describes a room, with the figures of a snapshot."""
-    moments = room.settings.moments(snapshot.now_ms)
+    schedule = room.settings.schedule_at(snapshot.now_ms)
     state = {
         "room": room.name,
         "state": name_state(room.settings, snapshot),
         "mode": room.settings.mode,
         "phase": snapshot.phase,
         "site": describe_site(room.settings.adaptive, snapshot),
-        "event": moments.event and moments.event.name,
-        "coming": moments.coming and moments.coming.name,
+        "event": schedule.event and schedule.event.name,
+        "coming": schedule.next_event and schedule.next_event.name,
         "waiting": snapshot.waiting,
         "active": snapshot.active,
         "provisional": snapshot.provisional,

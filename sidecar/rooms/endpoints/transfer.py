@@ -30,13 +30,13 @@ from sidecar.visitors.model import Outside
 
 ENDPOINTS = Endpoints("administration", find=room_of, unknown=UNKNOWN_ROOM)
 
-#: The token in the file's head, of which only the signature matters. The roll-out number 0 is
-#: never outside, so the token lets nobody pass.
+#: The token in the file's head, of which only the signature matters. As a cookie it admits nobody,
+#: because the roll-out number 0 is never outside the roll-out.
 _PROOF = Outside(0)
 #: The maximum number of pages that are read from Redis for one page of the response.
 _STORE_PAGES = 10
-#: The number of attempts of one call, and the pause between two. Together they last long enough to
-#: detect that Redis is available again.
+#: The number of attempts of one call, and the pause between two. All attempts together last long
+#: enough to detect that Redis is available again.
 _ATTEMPTS, _PAUSE_S = 5, 1.0
 
 T = TypeVar("T")
@@ -50,8 +50,7 @@ log = structlog.get_logger()
 async def export_room(request: web.Request, params: ExportParameters) -> ExportPage:
     """Export a page of the room, to move it to another Redis.
 
-    `waitroom rooms export` reads all pages.
-    """
+    `waitroom rooms export` reads all pages."""
     room = room_of(request)
     lines: list[ExportHead | ExportRows] = [] if params.cursor else await _make_head(room)
     kind, _, number = (params.cursor or f"{READ_ORDER[0]}-0").partition("-")
@@ -93,8 +92,7 @@ async def import_room(request: web.Request, _params: RoomAddress, step: ImportSt
     """Import one step of an export.
 
     `begin` pauses the room. Then send each line of the file. `end` applies the file's settings,
-    which ends the pause unless they contain queue_all. `waitroom rooms import` sends all steps.
-    """
+    which ends the pause unless they contain queue_all. `waitroom rooms import` sends all steps."""
     room = room_of(request)
     if step.head is None:
         transfer = room.store.transfer
@@ -107,7 +105,7 @@ async def import_room(request: web.Request, _params: RoomAddress, step: ImportSt
     if step.kind == "begin":
         return await _begin_import(request, room, step.head)
     await room.store.configure(
-        await _find_changes(room, step.head.settings), by=find_logged_name(request)
+        await _find_setting_changes(room, step.head.settings), by=find_logged_name(request)
     )
     await room.refresh()
     log.info("imported", room=room.name)
@@ -115,8 +113,8 @@ async def import_room(request: web.Request, _params: RoomAddress, step: ImportSt
 
 
 async def call_with_retries(call: Callable[[], Awaitable[T]]) -> T:
-    """Make an idempotent call, and repeat the call if Redis does not reply. One slow call among
-    thousands must not abort the whole export or import."""
+    """Make an idempotent call and return its result. Repeat the call if Redis does not reply,
+    because one slow call among thousands must not abort the whole export or import."""
     for _ in range(_ATTEMPTS - 1):
         with contextlib.suppress(StoreError):
             return await call()
@@ -129,7 +127,7 @@ async def _begin_import(request: web.Request, room: WaitingRoom, head: ExportHea
         raise InputError(
             ["made with other secret_keys, or over a day ago: its tickets are invalid here"]
         )
-    await _find_changes(room, head.settings)  # raises InputError now, not at the end of the import
+    await _find_setting_changes(room, head.settings)  # raises InputError now, not at the end
     transfer, read_ms = room.store.transfer, head.exported_at_ms
     if not await transfer.begin(head.epoch, read_ms=read_ms, by=find_logged_name(request)):
         raise ProblemError(
@@ -142,10 +140,10 @@ async def _begin_import(request: web.Request, room: WaitingRoom, head: ExportHea
     return Imported(room=room.name)
 
 
-async def _find_changes(room: WaitingRoom, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the changes of settings after which the room has those of the file, and no others
-    from run time. Raises InputError if a setting is not allowed."""
-    new_settings = room.file_settings.changed(settings).model_dump()
+async def _find_setting_changes(room: WaitingRoom, exported: dict[str, Any]) -> dict[str, Any]:
+    """Return the changes that give the room the exported settings, and that reset all others that
+    were changed at run time. Raises InputError if a setting is not allowed."""
+    new_settings = room.file_settings.with_overrides(exported).model_dump()
     overrides = (await room.refresh()).overrides
-    resets = dict.fromkeys(name for name in overrides if name not in settings)
-    return {**resets, **{name: new_settings[name] for name in settings}}
+    resets = dict.fromkeys(name for name in overrides if name not in exported)
+    return {**resets, **{name: new_settings[name] for name in exported}}

@@ -53,8 +53,7 @@ log = structlog.get_logger()
 async def list_waiting(request: web.Request, page: VisitorsPage) -> WaitingVisitors:
     """List the waiting visitors, in the order of the queue.
 
-    The request is refused in a pre-queue, because places are secret until the opening.
-    """
+    The request is refused in a pre-queue, because places are secret until the opening."""
     room = room_of(request)
     if _is_in_prequeue(room):
         raise ProblemError(NOT_DRAWN, detail=NOT_DRAWN.meaning)
@@ -121,7 +120,6 @@ async def list_waiting_visitors(room: WaitingRoom, *, start: int, limit: int) ->
 def find_state(
     record: VisitorRecord,
 ) -> Literal["waiting", "called", "inside", "revoked", "unknown"]:
-    """Return the state of a visitor whom operators look up."""
     if record.position is not None:
         return "waiting"
     if record.revoked_ms is not None:
@@ -132,7 +130,7 @@ def find_state(
 
 
 def _is_in_prequeue(room: WaitingRoom) -> bool:
-    return room.settings.moments(room.clock.now_ms()).phase is Phase.PREQUEUE
+    return room.settings.schedule_at(room.clock.now_ms()).phase is Phase.PREQUEUE
 
 
 @ENDPOINTS.post(
@@ -175,8 +173,7 @@ async def move_visitor(
 ) -> VisitorMoved:
     """Move a waiting visitor.
 
-    Send either a `position` in the queue or another `class`, which changes the position too.
-    """
+    Send either a `position` in the queue or another `class`, which changes the position too."""
     room, by, why = room_of(request), find_logged_name(request), body.why
     visitor = await _find_id(request, params)
     if not body.changes_class:
@@ -196,8 +193,8 @@ async def move_visitor(
 async def _change_class(
     room: WaitingRoom, visitor: str, class_name: str | None, *, by: str, why: str
 ) -> int:
-    """Give a waiting visitor another class, None for none. Return the new position, or 0 if the
-    visitor is not waiting. Raises ProblemError."""
+    """Give a waiting visitor another class, or none if `class_name` is None. Return the new
+    position, or 0 if the visitor is not waiting. Raises ProblemError."""
     if class_name is not None:
         check_class(room, class_name)
     what = f"class {class_name}" if class_name else "no class"
@@ -219,8 +216,7 @@ async def choose_class(
 ) -> VisitorMoved:
     """Choose the class of a waiting visitor, without a grant.
 
-    Idempotent. The room's log names the token.
-    """
+    Idempotent. The room's log names the token."""
     room, owner = room_of(request), owner_of(request)
     by = find_logged_name(request) if owner.is_operator else f"token {owner.name}"
     visitor = await _find_id(request, params)

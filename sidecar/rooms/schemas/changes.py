@@ -116,8 +116,8 @@ class SettingChange(Reply):
 
 
 def read_changes(act: Mapping[str, Any]) -> dict[str, SettingChange] | None:
-    """Return the settings that an action changed, or None if it changed none, or if it is not known
-    what they were before."""
+    """Return the old and new values of the settings that an action changed. Return None if the
+    action changed no setting, or if an old value is unknown."""
     texts = act.get("changes") or {}
     if not texts or any(before is None for before, _ in texts.values()):
         return None
@@ -149,10 +149,9 @@ class Act(Reply):
     """The values before and after a change of settings, by setting."""
 
     @classmethod
-    def from_log(cls, act: dict[str, Any], configured: RoomSettings) -> "Act":
-        """Return the model of an entry of the log, as rooms/store/lists.py returns it. `configured`
-        are the settings of the file."""
-        words = {"text": describe_act(act, configured), "why": find_reason(act)}
+    def from_log(cls, act: dict[str, Any], file_settings: RoomSettings) -> "Act":
+        """Return the model of an entry of the log that rooms/store/lists.py has read."""
+        words = {"text": describe_act(act, file_settings), "why": find_reason(act)}
         return cls.model_construct(**{**act, **words, "changes": read_changes(act)})
 
 

@@ -39,7 +39,7 @@ VISITOR_ID = "^[A-Za-z0-9_-]{22}$"
 
 
 def check_class(room: WaitingRoom, name: str) -> None:
-    """Raise ProblemError if the room has no class of that name."""
+    """Raise ProblemError if the room has no class of this name."""
     if name not in room.settings.classes:
         names = ", ".join(room.settings.classes) or "it has none"
         raise ProblemError(UNKNOWN_CLASS, detail=f"The classes of {room.name}: {names}.")
@@ -47,7 +47,8 @@ def check_class(room: WaitingRoom, name: str) -> None:
 
 async def resolve_id(id_or_number: str, find_ids: Callable[[str], Awaitable[list[str]]]) -> str:
     """Return the id of the visitor whom an operator names by id or by visitor number. `find_ids`
-    returns the ids of all visitors with a number. Raises ProblemError unless it is exactly one."""
+    returns the ids of all visitors with a number. Raises ProblemError if none or several have it.
+    """
     number = read_number(id_or_number)
     if number is None:
         return id_or_number

@@ -11,9 +11,9 @@ from sidecar.visitors.visitor_number import get_id_prefix, visitor_number
 
 #: How many members one ZSCAN command examines, so that it does not block Redis for long.
 SCAN_COUNT = 1000
-#: The sets with all visitors. Waiting visitors are first, so that a visitor who is called during a
-#: search is found among the active ones.
-SEARCHED = ("due", "active", "revoked")
+#: The sets with all visitors. The waiting visitors come first, so that a visitor who is called
+#: during a search is found among the active ones.
+SEARCHED_SETS = ("due", "active", "revoked")
 
 
 class QueuedVisitor(NamedTuple):
@@ -31,7 +31,7 @@ class QueuedVisitor(NamedTuple):
 class VisitorRecord:
     """The state of one visitor. A waiting visitor has a `position` (the first is 1) and a `place`.
     An active visitor has `ends_ms`; if `started_ms` is None, the visitor was called and has not
-    arrived yet. A revoked visitor has `revoked_ms`, an unknown one nothing."""
+    arrived yet. A revoked visitor has `revoked_ms`. For an unknown visitor all fields are None."""
 
     position: int | None
     #: The position in the sub-queue. None if the visitor is in no sub-queue.
@@ -57,7 +57,6 @@ class Lists(ScriptedCommands):
         return [(text(member), int(score)) for member, score in await self._send("list", rows)]
 
     async def find(self, visitor: str) -> VisitorRecord:
-        """Return the state of one visitor."""
         _, *times, position, line_position, fields = await self._run("find", [visitor])
         ends_ms, started_ms, revoked_ms = (None if ms < 0 else ms for ms in times)
         place = _read_place([visitor, *fields]) if position else None
@@ -74,7 +73,7 @@ class Lists(ScriptedCommands):
         """Return the ids of the room's visitors who have this visitor number. This scans all
         visitors, so use it for operators only."""
         ids: set[str] = set()
-        for name in SEARCHED:
+        for name in SEARCHED_SETS:
             cursor: int | None = None
             while cursor != 0:
                 cursor, page = await self.scan_number(name, number, cursor or 0)
@@ -82,8 +81,8 @@ class Lists(ScriptedCommands):
         return sorted(ids)
 
     async def scan_number(self, name: str, number: str, cursor: int = 0) -> tuple[int, set[str]]:
-        """Scan about SCAN_COUNT members of one of SEARCHED. Return the cursor of the next scan (0:
-        all were scanned), and the ids of the visitors who have this visitor number."""
+        """Scan about SCAN_COUNT members of one of SEARCHED_SETS. Return the cursor of the next scan
+        (0 at the end), and the ids of the visitors with this visitor number."""
         match = get_id_prefix(number) + "*"
         scan = self._redis.zscan(self._key(name), cursor, match=match, count=SCAN_COUNT)
         next_cursor, rows = await self._send("find", scan)
@@ -91,7 +90,7 @@ class Lists(ScriptedCommands):
         return int(next_cursor), {id_ for id_ in ids if visitor_number(id_) == number}
 
     async def filter_present(self, visitors: list[str]) -> set[str]:
-        """Return those of the visitors who are waiting or active."""
+        """Return those of these visitors who are waiting or active."""
         present: set[str] = set()
         for name in ("due", "active"):
             scores = await self._send("here", self._redis.zmscore(self._key(name), visitors))
@@ -100,8 +99,8 @@ class Lists(ScriptedCommands):
 
     async def log(self) -> list[dict[str, Any]]:
         """Return the operators' actions, latest first, with the fields at (ms), by, what, visitor
-        and detail. A change of settings also has `revision` and `changes`: by setting, the JSON
-        values before and after it. An empty string stands for the configured value."""
+        and detail. A change of settings also has `revision` and `changes`, which has for each
+        setting the JSON values before and after; "" stands for the configured value."""
         acts = await self._read_list("log")
         for act in acts:
             if act.get("changes"):

@@ -1,4 +1,4 @@
-"""Base classes of the classes that send commands about one room to Redis."""
+"""Sends commands about one room to Redis: base classes of the room's stores."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

@@ -10,9 +10,9 @@ from sidecar.rooms.messages import join_message
 from sidecar.storage.redis.driver_errors import text
 from sidecar.visitors.model import Phase, QueueOutcome, Standing
 
-#: The field of the hash `stats` that stores until when the shield is up.
+#: The field of the hash `stats` that stores the time until which the shield stays up.
 SHIELD_FIELD = "shield_until_ms"
-#: The number of values in each kind of reply about one visitor. The first value is the kind.
+#: The kinds of replies about one visitor, and the number of values in each. The first is the kind.
 _WAITING, _WAITING_LONG, _ADMITTED, _GIVEN_UP = 0, 2, 1, -4
 _VALUE_COUNTS = {_WAITING: 5, _WAITING_LONG: 10, _ADMITTED: 4}
 _OUTCOMES = {outcome.value: outcome for outcome in QueueOutcome} | {
@@ -45,7 +45,7 @@ class Snapshot:
     shield_until_ms: int
     #: When the room's first script ran in this Redis, in ms.
     born_ms: int
-    #: When the last recovery from a data loss began, and until when nobody is called, ms; 0: never.
+    #: When the last recovery from a data loss began, and when calls begin again, in ms; 0 if never.
     recovery_ms: int
     recovers_until_ms: int
     #: The stage of the recovery, as in Standing.
@@ -68,23 +68,23 @@ class Snapshot:
         """How often Redis came back with older data than before."""
         return self.counters.get("behind", 0)
 
-    def keep_unexpired(self, revoked: dict[str, int], session_ms: int) -> dict[str, int]:
-        """Return the revocations of passes that have not expired yet. While passes may be valid
-        that were issued with a longer session_duration, return all revocations."""
+    def drop_expired_revocations(self, revoked: dict[str, int], session_ms: int) -> dict[str, int]:
+        """Return the revocations (visitor -> time in ms) of passes that may still be valid. Return
+        all while passes may be valid that were issued with a longer session_duration."""
         if self.counters.get("last_end", 0) > self.now_ms + session_ms:
             return revoked
         return {v: at for v, at in revoked.items() if at >= self.now_ms - session_ms}
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
-    """How much a sweep removed, how many visitors it called, and if there is `more` to remove."""
+class Sweep:
+    """How much a sweep removed, how many visitors it called, and whether more is left to remove."""
 
     waiting: int
     sessions: int
     revocations: int
     called: int
-    more: bool
+    has_more: bool
 
 
 def read_snapshot(reply: Any) -> Snapshot:
@@ -131,7 +131,7 @@ def read_snapshot(reply: Any) -> Snapshot:
 
 def read_standings(reply: Any) -> list[Standing]:
     """Parse the reply with the standing of each visitor of a batch (rooms/lua/parts/standing.lua).
-    It is parsed by position, which is fastest, because this runs for every poll."""
+    The code reads values by position, which is fastest, because it runs for every poll."""
     now, waiting, _active, epoch, stage, spread, phase = reply[:7]
     spread, phase = spread / 1000, _PHASES[phase]
     standings = []

@@ -21,7 +21,7 @@ from sidecar.rooms.appearance import APPEARANCE
 from sidecar.rooms.messages import TABLE_FIELD, split_json_message, split_message, to_json
 from sidecar.rooms.store.lists import Lists
 from sidecar.rooms.store.plain_commands import PlainCommands
-from sidecar.rooms.store.replies import SHIELD_FIELD, Snapshot, Swept, read_snapshot, read_standings
+from sidecar.rooms.store.replies import SHIELD_FIELD, Snapshot, Sweep, read_snapshot, read_standings
 from sidecar.rooms.store.transfer import Transfer
 from sidecar.storage.redis.connect import Store
 from sidecar.storage.redis.driver_errors import text as text_of
@@ -39,14 +39,14 @@ REVOCATIONS_LIMIT = 1000
 
 #: How many of ROOM_KEYS the most frequent scripts get (rooms/lua/parts/room.lua).
 _KEY_COUNTS = {"enter": 15, "beat": 14, "renew": 13}
-#: The scripts that only read. They do not store what the replica reports with each call.
-_READ_ONLY = {"forecast", "find", "queue"}
+#: The scripts that write nothing, not even what the replica reports with each call.
+_READ_ONLY_SCRIPTS = {"forecast", "find", "queue"}
 
 
 @dataclass(frozen=True, slots=True)
 class ClassClaim:
     """A class that a visitor claims. `grant` is the id of a one-time grant, which is valid until
-    `expires_ms`. If it is "", the class may be claimed any number of times."""
+    `expires_ms`. If `grant` is "", the class may be claimed any number of times."""
 
     class_name: str
     grant: str = ""
@@ -103,7 +103,7 @@ class RoomStore(PlainCommands):
         replica: str = "",
     ) -> None:
         """Args:
-        settings: The configured settings, as RoomSettings.for_scripts returns them.
+        settings: The configured settings, as RoomSettings.get_script_settings returns them.
         now_ms: Replaces the time of Redis (for tests).
         replica: The replica's id, by which Redis counts replicas.
         """
@@ -140,7 +140,7 @@ class RoomStore(PlainCommands):
         self.set_settings(settings)
 
     def set_settings(self, settings: Mapping[str, Any]) -> None:
-        """Set the configured settings for all later scripts, as __init__ documents."""
+        """Use these configured settings (see __init__) for all later scripts."""
         self._settings = json.dumps(settings)
         is_plain = not settings.keys() & {"classes", "lines"}
         for batcher in self._batchers:
@@ -152,13 +152,13 @@ class RoomStore(PlainCommands):
         return self._scripts.is_away
 
     def record_room_existed_since(self, since_ms: int) -> None:
-        """Record that the room existed then. If all data in Redis is newer, Redis was emptied."""
+        """Record that the room existed at a time. If Redis has only newer data, it was emptied."""
         if self._existed_since_ms is None or since_ms < self._existed_since_ms:
             self._existed_since_ms = since_ms
 
     def mark_unreported_admissions(self, now_ms: int) -> None:
-        """Store `now_ms` as the time when this replica began to admit visitors or extend passes
-        without Redis, if no such time is stored. The next successful script call reports it."""
+        """Keep the time since which this replica has admitted visitors or extended passes without
+        Redis. It is `now_ms`, unless an earlier time is kept. The next script call reports it."""
         if self._unreported_since_ms is None:
             self._unreported_since_ms = now_ms
 
@@ -178,11 +178,10 @@ class RoomStore(PlainCommands):
         """Give a newcomer a session if a slot is free and nobody waits, else a place in the queue.
 
         `address` is the address digest for max_places_per_address. In a pre-queue, a visitor
-        without a `lot` in that pre-queue gets no place.
-        """
-        number, lot_begins_ms = (_random(), 0) if lot is None else (lot.number, lot.begins_ms)
+        without a `lot` in that pre-queue gets no place."""
+        number, lot_begins_ms = (_random_float(), 0) if lot is None else (lot.number, lot.begins_ms)
         claim_fields = claim.class_name, claim.grant, claim.expires_ms
-        began, until_ms = time.monotonic(), self._store_ms() + RESPONSE_MS
+        began, until_ms = time.monotonic(), self._get_now_ms() + RESPONSE_MS
         standing = await self._enter.submit(
             (visitor, repr(number), lot_begins_ms, address, *claim_fields, until_ms)
         )
@@ -192,7 +191,7 @@ class RoomStore(PlainCommands):
 
     def beat(self, ticket: Ticket, *, address: str = "") -> Awaitable[Standing]:
         """Keep a waiting visitor's place, restore a lost place, or begin the session of a called
-        visitor. `address` is as in enter()."""
+        visitor. `address` has the same meaning as in enter()."""
         jitter = round(random.random(), 3)  # noqa: S311 - only spreads polls over time
         place = ticket.visitor, ticket.order, ticket.epoch
         return self._beat.submit((*place, jitter, ticket.joined_ms, ticket.signed_ms, address))
@@ -213,8 +212,8 @@ class RoomStore(PlainCommands):
         return (await self._leave.submit((visitor, by, why))).order == 1
 
     async def extend(self, visitor: str, extend_ms: int) -> bool:
-        """Let a visitor's session last for `extend_ms` from now, if it would end sooner, within
-        max_extension. Return False if the visitor has no session."""
+        """Extend a visitor's session to `extend_ms` from now, but by at most max_extension. A later
+        end stays as it is. Return False if the visitor has no session."""
         _, has_session = await self._run("extend", [visitor, extend_ms])
         return bool(has_session)
 
@@ -223,9 +222,9 @@ class RoomStore(PlainCommands):
         valid again. Return False if there is no such place or session."""
         return (await self._leave.submit((visitor, claim.grant, "unseen"))).order == 1
 
-    async def sweep(self, limit: int = 1000) -> Swept:
-        _, waiting, sessions, revocations, called, more = await self._run("sweep", [limit])
-        return Swept(waiting, sessions, revocations, called, bool(more))
+    async def sweep(self, limit: int = 1000) -> Sweep:
+        _, waiting, sessions, revocations, called, has_more = await self._run("sweep", [limit])
+        return Sweep(waiting, sessions, revocations, called, bool(has_more))
 
     async def snapshot(self, *, revoked_since_ms: int = 0) -> Snapshot:
         """Read the state of the room. This script is sent even while Redis counts as unavailable,
@@ -242,45 +241,42 @@ class RoomStore(PlainCommands):
         *,
         by: str = "",
         why: str = "",
-        undone: Mapping[str, str] | None = None,
+        values_to_undo: Mapping[str, str] | None = None,
     ) -> int:
         """Change settings, which the caller has validated, and return the new revision. None resets
         a setting to its configured value. `why` is the operator's reason, for the log.
 
-        For an undo, `undone` has the JSON values that the undone change had set, by setting. Raises
-        ChangedSinceError if a setting no longer has that value.
-        """
-        what = "change" if undone is None else "undo"
+        For an undo, `values_to_undo` has the JSON value of each setting after the change to undo.
+        Raises ChangedSinceError if a setting no longer has this value."""
+        what = "change" if values_to_undo is None else "undo"
         # No setting is called "why".
         detail = {**({"why": why} if why else {}), **shorten_values(changes)}
         args: list[Any] = [by, json.dumps(detail), what]
-        expected_values = None if undone is None else split_json_message(undone)
+        expected_values = None if values_to_undo is None else split_json_message(values_to_undo)
         for name, value in split_message(changes).items():
             expected = "*" if expected_values is None else expected_values[name]
             key_index = keys.ROOM_KEYS.index(_choose_hash(name)) + 1
             args += [key_index, name, to_json(drop_none(value)), expected]
-        _, revision, stale = await self._run("configure", args)
-        if stale:
-            name = text_of(stale)
+        _, revision, changed_setting = await self._run("configure", args)
+        if changed_setting:
+            name = text_of(changed_setting)
             raise ChangedSinceError("message" if name == TABLE_FIELD else name)
         return int(revision)
 
     async def store_learned(
         self, learned: Mapping[str, Any], *, expected: str, event: str = "", field: str = "learned"
     ) -> bool:
-        """Store what an adaptive room has learned; with "hold" as the field, a hold. Return False,
-        and change nothing, if Redis no longer has the `expected` text of read_learned(). `event`:
-        the site's new state in words, for the history."""
+        """Store what an adaptive room has learned, or a hold if `field` is "hold". Return False and
+        change nothing if Redis no longer has the `expected` text, which read_learned() returned.
+        `event` is the site's new state in words, for the history."""
         _, is_stored = await self._run("adapt", [expected, json.dumps(learned), event, "", field])
         return bool(is_stored)
 
     async def forget_learned(self, *, by: str) -> None:
-        """Forget what an adaptive room has learned, for an operator."""
         await self._run("adapt", ["*", "", "", by, "learned"])
 
     async def read_learned(self, field: str = "learned") -> str:
-        """Return what an adaptive room has learned as JSON, or "". The field is "learned" or
-        "hold"."""
+        """Return the JSON text of what an adaptive room has learned, or of its hold; "" if none."""
         stored = await self._send("adapt", self._redis.hget(self._key("config"), field))
         return "" if stored is None else text_of(stored)
 
@@ -293,7 +289,6 @@ class RoomStore(PlainCommands):
         await self._send("adapt", commands.execute())
 
     async def read_responses(self, steps: Iterable[int]) -> list[dict[str, int]]:
-        """Return the counts of the site's sampled responses in each step."""
         commands = self._redis.pipeline(transaction=False)
         for step in steps:
             commands.hgetall(keys.site_key(self._name, step))
@@ -301,8 +296,8 @@ class RoomStore(PlainCommands):
         return [{text_of(k): int(v) for k, v in reply.items()} for reply in replies]
 
     async def forecast(self, changes: dict[str, Any]) -> tuple[int, int, int, Pace, Pace]:
-        """Return the time of Redis in ms, how many visitors wait and are active, the forecast with
-        the current settings, and the one with the changes."""
+        """Return the time by Redis's clock in ms, how many visitors wait, how many are active, the
+        forecast with the current settings, and the forecast with the changes."""
         fields = ((name, json.dumps(drop_none(value))) for name, value in changes.items())
         reply = await self._run("forecast", [*chain.from_iterable(fields)])
         now_ms, waiting, active, *paces = reply
@@ -319,8 +314,7 @@ class RoomStore(PlainCommands):
         between two visitors is free there.
 
         Return 0 if the visitor is not waiting, -1 if no order is free nearby, -2 if the pre-queue
-        is not drawn yet, -3 if the visitor was never moved and so cannot go back.
-        """
+        is not drawn yet, -3 if the visitor was never moved and so cannot go back."""
         _, new_position = await self._run("move", [visitor, position, by, why])
         return int(new_position)
 
@@ -337,7 +331,7 @@ class RoomStore(PlainCommands):
         )
         return int(new_position)
 
-    async def restore_lost(
+    async def restore_lost_data(
         self, revoked: dict[str, int], overrides: dict[str, Any], *, epoch: int
     ) -> None:
         """Write revocations (visitor -> time in ms) and changed settings to a Redis that was
@@ -374,7 +368,7 @@ class RoomStore(PlainCommands):
         await self._send("leader lease", self._redis.delete(keys.leader_key(self._name, task)))
 
     async def raise_shield(self, until_ms: int) -> None:
-        """Store until when the shield is up. Other replicas raise theirs with the next snapshot."""
+        """Store the time until which the shield stays up, for the other replicas' snapshots."""
         write = self._redis.hset(self._key("stats"), SHIELD_FIELD, str(until_ms))
         await self._send("shield", write)
 
@@ -385,19 +379,19 @@ class RoomStore(PlainCommands):
         args = [*chain.from_iterable(items)]
         return read_standings(await self._run(script, args, batch=len(items)))
 
-    def _store_ms(self) -> int:
+    def _get_now_ms(self) -> int:
         return self._clock.now_ms() if self._now_ms is None else self._now_ms()
 
     def _deadline_ms(self) -> int:
-        """Return the time of Redis at which this replica stops waiting for the reply to a batch
-        that is sent now. The clients whose calls are in the batch may give up earlier."""
-        return self._store_ms() + int(self._timeout_s * 1000) + MAX_LAG_MS
+        """Return the time, by Redis's clock, at which this replica stops waiting for the reply to a
+        batch that is sent now. The clients whose calls are in the batch may give up earlier."""
+        return self._get_now_ms() + int(self._timeout_s * 1000) + MAX_LAG_MS
 
     async def _run(
         self, name: str, args: list[Any], *, batch: int = 0, is_probe: bool = False
     ) -> Any:
-        """Run a script. Its arguments begin with the settings, and with three times that only this
-        replica knows (rooms/lua/parts/room.lua)."""
+        """Run a script and return its reply. The script's arguments begin with the settings and
+        three times that only this replica knows (rooms/lua/parts/room.lua)."""
         unreported_ms = self._unreported_since_ms
         times_ms = (self._longest_near_ms, self._existed_since_ms, unreported_ms)
         reply = await self._scripts.call(
@@ -407,14 +401,14 @@ class RoomStore(PlainCommands):
             batch=batch,
             is_probe=is_probe,
         )
-        is_reported = unreported_ms is not None and name not in _READ_ONLY
+        is_reported = unreported_ms is not None and name not in _READ_ONLY_SCRIPTS
         if is_reported and unreported_ms == self._unreported_since_ms:
             self._unreported_since_ms = None
         return reply
 
 
 def drop_none(value: Any) -> Any:
-    """Return the value without None entries, because the Lua scripts treat null as a value."""
+    """Return the value without its entries that are None: the Lua scripts treat null as a value."""
     if isinstance(value, dict):
         return {name: drop_none(part) for name, part in value.items() if part is not None}
     if isinstance(value, (list, tuple)):
@@ -422,6 +416,6 @@ def drop_none(value: Any) -> Any:
     return value
 
 
-def _random() -> float:
+def _random_float() -> float:
     """Return an unpredictable number in [0, 1), for rooms whose queueing_method is random."""
     return (int.from_bytes(os.urandom(7), "big") >> 3) / 2**53

@@ -11,15 +11,16 @@ from sidecar.visitors.tokens import is_visitor_id
 FORMAT = "waitroom-room/1"
 #: The maximum number of members in one line of an export file.
 PAGE = 500
-#: How many members one script call reads. If a million wait, it blocks Redis for some 4 ms.
-CALL_LIMIT = 150
+#: How many rows one script call writes. With a million in the queue, it blocks Redis some 4 ms.
+CALL_ROWS = 150
 #: The sorted sets, in the order in which they are read. A visitor who is called during the export
 #: is read twice, as waiting and as active, but never missed.
 READ_ORDER = ("waiting", "active", "spent", "addresses", "drawn", "grants", "revoked")
 #: The kinds of rows, in the order in which they are written. Visitors who left or are active come
 #: before those who wait, so that they are not queued again.
 WRITE_ORDER = ("stats", "revoked", "spent", "addresses", "drawn", "grants", "active", "waiting")
-#: The sorted set of second scores: when the next heartbeat is due, or when the session began.
+#: For the kinds of rows with two scores, the set with the second score: the time at which the next
+#: heartbeat is due, or at which the session began.
 _SECOND_SET = {"waiting": "due", "active": "admitted"}
 #: The fields of the hash `stats` that make sense only in the Redis that was read.
 _LOCAL_STATS = {"tokens", "tokens_at", "measured_at", "recovery", "address_at"}
@@ -31,7 +32,7 @@ _NAME_PATTERNS = {
     "grants": re.compile(r"[A-Za-z0-9_-]{1,64}"),
 }
 #: The largest integer that the scripts, which use doubles, represent exactly.
-_MAX_EXACT = 2**53
+_MAX_EXACT_INTEGER = 2**53
 
 Row = tuple[str | float, ...]
 
@@ -40,8 +41,7 @@ class Transfer(ScriptedCommands):
     """Reads and writes pages of a room's visitors. Every method raises StoreError.
 
     Times are absolute, in ms, by the clock of the Redis that was read. If the clocks of the two
-    Redis servers differ, sessions end sooner or later by the difference.
-    """
+    Redis servers differ, sessions end sooner or later by the difference."""
 
     async def read_page(self, kind: str, cursor: int) -> tuple[list[list[Row]], int]:
         """Return some members of one of the sorted sets in READ_ORDER, as lists of at most PAGE
@@ -56,17 +56,14 @@ class Transfer(ScriptedCommands):
         return pages, int(cursor)
 
     async def begin(self, epoch: int, *, read_ms: int, by: str) -> bool:
-        """Pause the room (queue_all), and set the epoch of its queue. Return False and change
-        nothing if the room is in use here, and its queue has a later epoch. Then the queue was
-        reset, so the exported tickets are void.
-
-        `read_ms` is the time of the export; `by` is the operator's name.
-        """
+        """Pause the room (queue_all), and set the epoch of its queue. If the room is in use here
+        and its queue has a later epoch, the queue was reset and the exported tickets are void: then
+        return False and change nothing. `read_ms` is the time of the export."""
         return await self._write("begin", [(epoch,)], read_ms, by) >= 0
 
     async def write(self, kind: str, rows: list[Row], *, read_ms: int) -> int:
         """Write at most PAGE rows of one kind (WRITE_ORDER). Return how many members were added."""
-        parts = [rows[start : start + CALL_LIMIT] for start in range(0, len(rows), CALL_LIMIT)]
+        parts = [rows[start : start + CALL_ROWS] for start in range(0, len(rows), CALL_ROWS)]
         return sum([await self._write(kind, part, read_ms, "") for part in parts])
 
     async def _write(self, kind: str, rows: list[Row], read_ms: int, by: str) -> int:
@@ -93,7 +90,7 @@ class Transfer(ScriptedCommands):
 
 
 def find_row_problem(kind: str, row: Any) -> str:
-    """Return what is wrong with a row, or "" if the row is valid. Only rows that an export can have
+    """Return the problem of a row, or "" if the row is valid. Only rows that an export can contain
     are valid, because any other row might break the queue for all visitors."""
     if not isinstance(row, list) or not row or not isinstance(row[0], str):
         return "a list that begins with a text"
@@ -108,7 +105,7 @@ def find_row_problem(kind: str, row: Any) -> str:
     for value in fields:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return f"{str(value)[:40]!r} is no number"
-        if not -_MAX_EXACT <= value <= _MAX_EXACT:  # also false for NaN
+        if not -_MAX_EXACT_INTEGER <= value <= _MAX_EXACT_INTEGER:  # also true for NaN
             return "a number is too large"
     return ""
 
@@ -119,7 +116,7 @@ def make_stats_rows(counters: dict[str, float]) -> list[Row]:
 
 
 def drop_zero_fraction(score: float) -> float:
-    """Return the score, as an int if it has no fraction."""
+    """Return the score, as an int if it is a whole number."""
     return int(score) if score == int(score) else score
 
 
