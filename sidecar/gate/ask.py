@@ -25,8 +25,7 @@ async def get_verdict(
     *,
     may_join: bool = False,
 ) -> Answer:
-    """Return the verdict about a request, and count and time the request. With `may_join`, a
-    newcomer joins the queue."""
+    """Return the verdict about a request, and count it. With `may_join`, a newcomer joins."""
     started_s = time.perf_counter()
     metrics = request.app[METRICS]
     bearer = visitor_request.get_bearer(room, may_join=may_join)

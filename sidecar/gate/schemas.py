@@ -1,5 +1,4 @@
-"""Describes the gate's requests and responses in the OpenAPI document. For speed, the handlers do
-not use these models."""
+"""Models for the OpenAPI document of the gate. For speed, the handlers do not use these models."""
 
 from typing import Annotated, Literal
 

@@ -31,8 +31,7 @@ class SiteHeaders:
 
     def __init__(self, rooms: WaitingRooms, metrics: AdaptiveMetrics) -> None:
         self._rooms, self._metrics = rooms, metrics
-        #: The pending changes, by room and visitor: how long the session lasts from then on, in ms.
-        #: 0 ends the session.
+        #: The pending changes, by room and visitor: how long the session still lasts, in ms.
         self._pending: dict[tuple[str, str], int] = {}
 
     def handle_report(self, data: bytes) -> bool:

@@ -185,8 +185,7 @@ class VisitorRequest:
     def may_take_place(self, room: Gate) -> bool:
         """Return True if a request without a cookie takes a slot or a place.
 
-        While the room has free slots, a crawler's request takes one too. A crawler calls itself a
-        browser, and never waits."""
+        In a room with free slots, a crawler's request takes one too. A crawler never waits."""
         if self.method not in {"GET", "HEAD"} and self.is_cross_site:
             return False
         if self.wants_place:

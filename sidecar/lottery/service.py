@@ -18,8 +18,7 @@ class Draws:
 
     A published commitment must stay valid when keys change, so a draw's secret comes from the key
     whose commitment was published. Without a published commitment, the secret comes from the key
-    that signs, which all replicas know while keys are changed replica by replica
-    (docs/security.md)."""
+    that signs, which all replicas know while the keys are being changed (docs/security.md)."""
 
     def __init__(self, room: str, secret_keys: Sequence[str], store: DrawsStore) -> None:
         self.store = store

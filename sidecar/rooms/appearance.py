@@ -12,8 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from sidecar.kit.colours import read_colour
 from sidecar.visitors.classes import list_validator, problems_validator, table_validator
 
-#: The settings whose types this module defines. Their values may be long, so the Lua scripts do not
-#: read them with each request.
+#: The settings of this module. Their values may be long, so the Lua scripts seldom read them.
 APPEARANCE = frozenset({"accent", "background", "font", "footer", "custom_css"})
 MAX_LINKS = 8
 MAX_CSS = 10_000

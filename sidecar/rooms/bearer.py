@@ -32,9 +32,8 @@ class Bearer:
     def compute_fingerprint(self, room: str, settings: RoomSettings) -> str:
         """Return the fingerprint that a pass is bound to (`bind_pass`); "" if passes are not bound.
 
-        An IPv6 address counts as its /64 network, because privacy addresses change within it. Older
-        versions bound passes to full addresses, with the prefix i instead of n. Such a pass is
-        accepted from any client."""
+        An IPv6 address counts as its /64 network, because privacy addresses change within it. In
+        passes of older versions, i marks a full address. Any client may use such a pass."""
         match settings.bind_pass:
             case "user_agent":
                 return "u" + _compute_digest(room, "user_agent", self.user_agent)

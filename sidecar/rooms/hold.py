@@ -10,13 +10,11 @@ from sidecar.kit.moments import Moment
 from sidecar.rooms.adaptive.signals import RESPONSES, Counts
 from sidecar.visitors.classes import table_validator
 
-#: How long a room is held after its site was last found ill, in seconds. If all replicas die, the
-#: hold ends after this time.
+#: How long a room is held after its site was last found ill, in seconds.
 HOLD_S = 15
 #: For how long after a hold visitors are admitted gradually, in ms.
 RESUME_MS = 120_000
-#: The windows over which responses are counted, in seconds. The shortest one with at least this
-#: many responses is used.
+#: The windows over which responses are counted, in s. The shortest one with _MIN_RESPONSES is used.
 _WINDOWS_S, _MIN_RESPONSES = (10, 20, 60), 20
 #: An ill site counts as healthy again below this share of its limits.
 _HEALTHY_SHARE = 0.8

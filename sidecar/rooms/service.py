@@ -306,8 +306,7 @@ class WaitingRoom:
             await self.store.restore_lost_data(self._revoked, {}, epoch=0)
 
     async def _report_admissions(self) -> None:
-        """Report to Redis the passes that this replica issued or extended without Redis, so that
-        their slots go to nobody else."""
+        """Report to Redis the passes that this replica issued or extended without Redis."""
         while passes := self._fallback.take_unreported_passes(self.clock.now_ms()):
             renewals = (self.store.renew(pass_) for pass_ in passes)
             replies = await asyncio.gather(*renewals, return_exceptions=True)

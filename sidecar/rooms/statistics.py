@@ -100,8 +100,7 @@ def _make_step(new: dict[str, Any], old: dict[str, Any]) -> SeriesStep:
 
 
 def compute_growth(new: Mapping[str, float], old: Mapping[str, float]) -> dict[str, int]:
-    """Return the growth of each counter. If a counter is lower than before, Redis was emptied, and
-    the counter began at 0 again."""
+    """Return the growth of each counter. A counter that is lower than before began at 0 again."""
     return {
         name: int(value - old.get(name, 0)) if value >= old.get(name, 0) else int(value)
         for name, value in new.items()

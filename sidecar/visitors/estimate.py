@@ -8,8 +8,7 @@ from sidecar.visitors.model import Standing
 
 #: 80 % of a normal distribution is within this many standard deviations of the mean.
 Z_80 = 1.2816
-#: The longest wait to which each step applies, and the step to which a range or a single figure is
-#: rounded, in minutes.
+#: The steps to which a range and a single figure are rounded: (longest wait, step), in minutes.
 _RANGE_STEPS = ((20, 1), (60, 5), (80, 10), (240, 30), (math.inf, 60))
 _FIGURE_STEPS = ((10, 1), (30, 5), (75, 10), (240, 30), (math.inf, 60))
 #: The relative change that is expected, during a wait, in the share of visitors who give up.

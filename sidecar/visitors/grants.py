@@ -33,8 +33,7 @@ _GRANT = re.compile(r"([a-z0-9_-]+)\.([1-9][0-9]{0,10})\.([A-Za-z0-9_-]{0,64})\.
 _ID = re.compile(r"[A-Za-z0-9_-]{0,64}")
 
 GrantKind: TypeAlias = Literal["room", "target"]
-#: The reasons to refuse a grant. "outdated": it was signed without the kind, and both a room and a
-#: target have the name.
+#: The reasons to refuse a grant. "outdated": it lacks the kind, and a target has the same name.
 GrantRefusal: TypeAlias = Literal["forged", "expired", "malformed", "outdated"]
 
 

@@ -1,7 +1,6 @@
 """Writes a date and a time as people do in each language of the page, after Unicode's CLDR.
 
-Browsers know these forms themselves (Intl, in static/waiting.js). A replica needs them for visitors
-without JavaScript."""
+Browsers know these forms themselves. A replica needs them for visitors without JavaScript."""
 
 from bisect import bisect_right
 from datetime import datetime

@@ -22,8 +22,7 @@ from sidecar.rooms.schemas.common import UNKNOWN_ROOM
 _DURATION = "PT15M"
 #: The time of the calendar's reminder, relative to the opening.
 _REMINDER = "-PT10M"
-#: Matches a part of a line. The file's lines have at most 75 bytes, so a long one is continued in
-#: the next line, after a space.
+#: Matches a part of a line. A line longer than 75 bytes is continued in the next, after a space.
 _LINE_PART = re.compile(rb"(?s).{1,73}(?![\x80-\xbf])")
 
 ENDPOINTS = Endpoints("visitor")
