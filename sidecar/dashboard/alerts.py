@@ -276,5 +276,5 @@ def _is_held(room: WaitingRoom) -> bool:
         settings.queue_all
         or settings.total_active_users == 0
         or (snapshot is not None and snapshot.recovery_stage == STAGE_WITHOUT_CALLS)
-        or settings.moments(room.clock.now_ms()).phase is not Phase.OPEN
+        or settings.schedule_at(room.clock.now_ms()).phase is not Phase.OPEN
     )

@@ -22,8 +22,8 @@ local function move_place_of_earlier_draw(visitor, order, joined)
 end
 
 -- Returns whether a missing place must not be restored because of the current event, so that the
--- visitor has to join the event as a newcomer. A place from before the event is restored only after the opening,
--- in a room that is open between events, and only if the place was not drawn.
+-- visitor has to join the event as a newcomer. A place from before the event is restored only after
+-- the opening, in a room that is open between events, and only if the place was not drawn.
 local function is_lost_to_event(order, joined)
   return joined < event_begins
     and (is_drawn(order) or phase == PREQUEUE or room.between_events ~= 'open')
