@@ -328,7 +328,7 @@ async def test_an_address_is_forgotten(replica):
     assert states == ["admitted", "waiting", "waiting", "full", "full"]
     assert await addresses(site) == 3
     site.turn.forward(10 + GRACE_S + 300)
-    while (await site.room.store.sweep(200)).more:
+    while (await site.room.store.sweep(200)).has_more:
         pass
     assert await addresses(site) == 0
     assert [await join(site, "192.0.2.1") for _ in range(4)] == [

@@ -109,7 +109,7 @@ async def test_counts_of_several_replicas_add_up(make_room_store):
     await store.count_responses(5, counts)
     await store.count_responses(6, Counter({RESPONSES: 1, PERCENT: 25, "70": 1}))
     found = sum_counts(await store.read_responses([4, 5, 6]))
-    assert (found[RESPONSES], found[ERRORS], found.share) == (5, 2, 0.25)
+    assert (found[RESPONSES], found[ERRORS], found.reported_share) == (5, 2, 0.25)
     assert found.percentile_s(0.9) == pytest.approx(0.79, rel=0.05)
 
 
