@@ -143,4 +143,4 @@ _EXIT_CODES = (
     help="Show the versions of waitroom, Python and Redis.",
 )
 def main() -> None:
-    """A virtual waiting room beside the nginx you already run."""
+    """A virtual waiting room that runs beside your nginx."""
