@@ -14,7 +14,7 @@ from sidecar.cli.output import JSON, BadValue, combine, print_json, print_table
 from sidecar.cli.parsing import read_duration, read_object, read_pairs
 from sidecar.cli.replica_api import Client, Job, build_api_path, format_error, read_pages
 from sidecar.cli.replica_client import ReplicaGroup, pass_client
-from sidecar.jobs.model import ENDED, State
+from sidecar.jobs.model import ENDED_STATES, State
 
 #: The maximum number of ids or jobs in one bulk request.
 MAX_BULK_IDS = 100
@@ -231,7 +231,7 @@ def _filter_options(*, ended: bool | None = None) -> Callable[[Any], Any]:
 
     `ended`: True if --state allows only final states, False if it allows only other states.
     """
-    states = [s.value for s in State if ended is None or (s in ENDED) is ended]
+    states = [s.value for s in State if ended is None or (s in ENDED_STATES) is ended]
     return combine(
         click.option("--target", metavar="NAME", help="Select only jobs of this target."),
         click.option("--state", type=click.Choice(states), help="Select only jobs in this state."),
@@ -426,7 +426,7 @@ def format_job(job: Job) -> str:
         parts.append(f"{result['status']}, {result['size']:,} bytes")
     elif job["status"] and state == State.COMPLETED:
         parts.append(str(job["status"]))
-    if state in ENDED | {State.PENDING} and job["error"]:
+    if state in ENDED_STATES | {State.PENDING} and job["error"]:
         parts.append(job["error"])
     return ", ".join(parts)
 
@@ -467,7 +467,7 @@ def wait_for_jobs(
 
     is_terminal, remaining = (sys.stderr if until_called else sys.stdout).isatty(), list(ids)
     is_many = len(remaining) > MAX_JOB_LINES
-    final_states = ENDED | {State.CALLED} if until_called else ENDED
+    final_states = ENDED_STATES | {State.CALLED} if until_called else ENDED_STATES
     jobs: dict[str, Job] = {}
     first_positions: dict[str, int] = {}
     last_shown: dict[str, object] = {}
@@ -506,7 +506,7 @@ def wait_for_jobs(
                 show("", _format_summary(jobs), Counter(job["state"] for job in jobs.values()))
             if remaining:
                 time.sleep(every_s)
-    return all(job["state"] not in ENDED - {State.COMPLETED} for job in jobs.values())
+    return all(job["state"] not in ENDED_STATES - {State.COMPLETED} for job in jobs.values())
 
 
 def _poll_jobs(
@@ -531,7 +531,7 @@ def _read_unfinished(client: Client, target: str) -> dict[str, Job]:
     return {
         job["id"]: job
         for state in State
-        if state not in ENDED
+        if state not in ENDED_STATES
         for job in client.jobs.iterate(target=target, state=state)
     }
 
@@ -550,7 +550,7 @@ def _calculate_progress(jobs: dict[str, Job], first_positions: dict[str, int]) -
     """Return the mean progress of jobs, from 0 to 1. A job that leaves the queue is at 0.5."""
     shares = []
     for id_, job in jobs.items():
-        share = 1.0 if job["state"] in ENDED else 0.5
+        share = 1.0 if job["state"] in ENDED_STATES else 0.5
         if job["state"] == State.PENDING:
             first = first_positions[id_]
             share = 0.5 * max(0, 1 - (job["position"] or first) / max(2, first))

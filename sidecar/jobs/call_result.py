@@ -14,7 +14,7 @@ _CLIENT_GONE = 499
 
 
 def describe_status(status: int, *, is_online: bool = False) -> str:
-    """Describe a response that is a failure. The client of an online job sees its response."""
+    """Return the error text for a status that fails a job. `is_online`: by a client's call."""
     if is_online and status == _CLIENT_GONE:
         return f"the client closed the connection before the answer ({status})"
     hint = ", a redirect" if status in _REDIRECTS and not is_online else ""
@@ -23,8 +23,6 @@ def describe_status(status: int, *, is_online: bool = False) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """The result of a job's call."""
-
     kind: ResultKind
     #: A message for people, without URLs and header values. Empty if the call succeeded.
     error: str = ""

@@ -16,7 +16,7 @@ BATCH_LIMIT = 100
 
 
 class JobChanges:
-    """The jobs that have ended or were called. Without Redis, only this process is told."""
+    """Announces jobs that have ended or were called. Without Redis, only to this process."""
 
     def __init__(self, redis: Store | None = None, *, timeout_s: float = 1.0) -> None:
         self._redis = redis
@@ -26,14 +26,14 @@ class JobChanges:
         self.waiters = Waiters()
 
     def announce(self, *ids: str) -> None:
-        """Tell this process now, and the replicas in the background."""
+        """Announce jobs to this process now, and to the other replicas in the background."""
         for id_ in ids:
             self.waiters.wake(id_)
             if self._redis is not None:
                 self._messages.submit(id_)
 
     def wake(self, message: str) -> None:
-        """Wake those who wait for the jobs of a message of CHANGES_CHANNEL. "" wakes all."""
+        """Wake the requests that wait for the jobs in a CHANGES_CHANNEL message. "" wakes all."""
         for id_ in message.split(" "):
             self.waiters.wake(id_)
 

@@ -5,7 +5,7 @@ from typing import Literal
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import QueueState
 
-#: If no worker asked for jobs in this many seconds, none counts as running. Each asks every 10 s.
+#: How long a worker counts as running after it asked for jobs. Workers ask every 10 s.
 WORKER_TIMEOUT_S = 15.0
 
 
@@ -34,7 +34,7 @@ def has_runner(settings: TargetSettings, queue: QueueState) -> bool:
 def name_state(
     settings: TargetSettings, queue: QueueState
 ) -> Literal["coming back", "paused", "no worker", "failing", "trying", "held", "running"]:
-    """Return the name of a target's state: the first that applies, in the order of the type."""
+    """Return the first of the state names, in the return type's order, that applies to a target."""
     if not queue.is_ready:
         return "coming back"
     if settings.paused:

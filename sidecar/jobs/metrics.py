@@ -78,8 +78,6 @@ class TargetGauges(Collector):
 
 
 class JobMetrics(MetricSet):
-    """The metrics of jobs."""
-
     jobs = counter(
         "waitroom_jobs",
         "Jobs by what happened to them in this process. Replica: submitted, refused (max_pending), "

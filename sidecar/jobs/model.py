@@ -9,8 +9,7 @@ Times are in ms since 1970 by the clock of Redis, and None if the event has not 
 Only online jobs become `called`: their permit was issued and has not been used yet.
 
 A job passes through these types: NewJob (submitted) -> Job (a row in SQL) -> Claim (may be called,
-store/target_queue.py) -> CallResult (call_result.py) -> AttemptEnd -> JobView (service.py).
-"""
+store/target_queue.py) -> CallResult (call_result.py) -> AttemptEnd -> JobView (service.py)."""
 
 import hashlib
 import json
@@ -25,8 +24,8 @@ from sidecar.kit.trace_context import get_trace_id
 
 JobKind: TypeAlias = Literal["offline", "online"]
 #: How Redis counts a call. answered: the job succeeded. rejected: the response has a status that
-#: fails the job. failed: the target is at fault, so the call counts for the breaker. busy: the
-#: response is a 429. gone: no call was made.
+#: fails the job. failed: the target is at fault, so the circuit breaker counts a failure.
+#: busy: the response is a 429. gone: no call was made.
 CallOutcome: TypeAlias = Literal["answered", "rejected", "failed", "busy", "gone"]
 
 
@@ -43,7 +42,7 @@ class State(StrEnum):  # has no docstring, because the OpenAPI document would sh
 WAITING_STATES = frozenset({State.PENDING, State.CALLED})
 ACTIVE_STATES = frozenset({State.CALLED, State.PROCESSING})
 #: The final states. A job in one of these states is removed when it expires.
-ENDED = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED, State.EXPIRED})
+ENDED_STATES = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED, State.EXPIRED})
 #: The error text of an online job whose permit expired.
 UNUSED_PERMIT = "nobody used the permit"
 #: The length of a job's id, in characters.
@@ -73,7 +72,7 @@ class WrongStateError(JobError):
     """The job's state does not allow the change."""
 
 
-def get_callback_origin(url: str) -> str:
+def get_origin(url: str) -> str:
     """Return scheme, host and port of a callback URL. Parallel callbacks are limited per origin."""
     return "/".join(url.split("/", 3)[:3]).lower()
 
@@ -83,7 +82,7 @@ def to_ms(seconds: float) -> int:
 
 
 def make_job_id() -> str:
-    """Return a random id (128 bits) without - at its start, which commands parse as an option."""
+    """Return a random 128-bit id that does not begin with -, which would look like an option."""
     while (id_ := secrets.token_urlsafe(16)).startswith("-"):
         pass
     return id_
@@ -105,14 +104,14 @@ class NewJob:
     grant: str = ""
     idempotency_key: str | None = None
     callback_url: str | None = None
-    #: When the job may first be called, as submitted: a time, or the seconds from the submission.
+    #: When the job may first be called: either a time, or a delay after the submission.
     run_at_ms: int | None = None
     delay_s: float | None = None
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the job's content without its grant, because each signature differs, and
-        without its trace, because a client may repeat a submission in another one."""
+        """Return a digest of the job's content. It omits the grant, because each signature differs,
+        and the trace, because a client may repeat the submission in another trace."""
         headers = {name: text for name, text in self.headers.items() if name not in TRACE_HEADERS}
         request = [self.method, self.path, self.query, sorted(headers.items())]
         content: list[Any] = [self.target, self.kind, *request, self.class_name, self.callback_url]
@@ -121,37 +120,37 @@ class NewJob:
         return hashlib.sha256(json.dumps(content).encode() + b"\0" + self.body).hexdigest()
 
     def find_due_ms(self, now_ms: int) -> int | None:
-        """Return when a job that is submitted now may first be called, or None for at once."""
+        """Return when the job may first be called if it is submitted now. None if at once."""
         due_ms = self.run_at_ms
         if self.delay_s is not None:
             due_ms = now_ms + to_ms(self.delay_s)
         return due_ms if due_ms is not None and due_ms > now_ms else None
 
-    def has_value_of(self, earlier: "Job", body: bytes) -> bool:
-        """Return whether an earlier job with the request `body` has the same content, but for the
-        order of members in JSON and of names in the query."""
-        same = replace(self, query=earlier.query, body=body)
+    def has_equal_content(self, earlier: "Job", body: bytes) -> bool:
+        """Return whether an earlier job, which was sent with this body, has the same content. The
+        order of members in JSON and of names in the query does not matter."""
+        normalized = replace(self, query=earlier.query, body=body)
         return (
-            same.fingerprint == earlier.fingerprint
+            normalized.fingerprint == earlier.fingerprint
             and _sort_query(self.query) == _sort_query(earlier.query)
             and _sort_json(self.body) == _sort_json(body)
         )
 
 
 def _sort_query(query: str) -> list[str]:
-    """Return the parts of a query by their names. Parts of the same name keep their order."""
+    """Return the parts of a query, sorted by name. Parts of the same name keep their order."""
     return sorted(query.split("&"), key=lambda part: part.partition("=")[0])
 
 
 def _sort_json(body: bytes) -> bytes:
-    """Return JSON with sorted members and numbers in one form. Return any other body unchanged."""
+    """Return a JSON body with sorted members and uniform numbers, or any other body unchanged."""
     try:
-        return json.dumps(json.loads(body, parse_float=_read_number), sort_keys=True).encode()
+        return json.dumps(json.loads(body, parse_float=_parse_number), sort_keys=True).encode()
     except (ValueError, RecursionError):
         return body
 
 
-def _read_number(text: str) -> float:
+def _parse_number(text: str) -> float:
     number = float(text)
     return int(number) if number.is_integer() else number
 
@@ -199,13 +198,13 @@ class Job:
     result_headers: dict[str, str] = field(default_factory=dict)
     result_size: int = 0
     read_ms: int | None = None
-    #: When the callback is sent next. None if no callback is due.
+    #: When to send the callback next. None if there is no callback to send.
     callback_ms: int | None = None
     callback_tries: int = 0
 
     @property
     def trace(self) -> dict[str, str]:
-        """Return the headers of W3C Trace Context that were submitted. Empty if there were none."""
+        """Return the job's headers of W3C Trace Context, by name. Empty if it has none."""
         return {name: self.headers[name] for name in TRACE_HEADERS if name in self.headers}
 
     @property
@@ -214,11 +213,11 @@ class Job:
 
     @property
     def is_ended(self) -> bool:
-        return self.state in ENDED
+        return self.state in ENDED_STATES
 
     @property
     def has_response(self) -> bool:
-        """Whether the target's response is stored, as the result or as the cause of the failure."""
+        """Return whether the target's response is stored, as the result or the failure's cause."""
         if self.state is State.FAILED:
             return bool(self.result_headers or self.result_size)
         return self.state is State.COMPLETED
@@ -240,10 +239,10 @@ class AttemptEnd:
 
     id: str
     fence: int
-    #: One of ENDED, or PENDING if the job is retried at `not_before_ms`.
+    #: One of ENDED_STATES, or PENDING if the job is retried at `not_before_ms`.
     state: State
     at_ms: int
-    #: When the ended job is removed, or None to keep the job's value.
+    #: When the ended job is removed. None leaves the job's `expires_ms` unchanged.
     expires_ms: int | None = None
     error: str = ""
     status: int | None = None
@@ -257,7 +256,7 @@ class AttemptEnd:
     is_counted: bool = False
     outcome: CallOutcome = "gone"
     took_us: int = 0
-    #: The earliest time of the next call to the target, if it is limited.
+    #: The time until which the target gets no calls, because it sent Retry-After.
     hold_ms: int | None = None
 
 
@@ -282,14 +281,14 @@ class JobQuery:
 
     @property
     def needs_scan(self) -> bool:
-        """Whether no index covers the search, so that it has to scan jobs."""
+        """Return True if no index covers the search, so that the search must scan jobs."""
         return self.statuses is not None or 0 < len(self.id) < ID_LENGTH
 
 
 @dataclass(frozen=True, slots=True)
 class EndedJobs:
-    """The numbers of jobs that ended in one step of time, which begins at `at_ms`. The means are of
-    the jobs whose calls began, and None if there are none."""
+    """The numbers of jobs that ended in one time step, which begins at `at_ms`. The means cover the
+    jobs whose calls began. They are None if there are no such jobs."""
 
     at_ms: int
     completed: int

@@ -28,7 +28,7 @@ _PERMIT = re.compile(_FIELDS + r"\.[A-Za-z0-9_-]{43}", re.ASCII)
 
 
 class PermitError(SidecarError):
-    """The permit is not valid, for the `reason`."""
+    """A permit is not valid. `reason` says why."""
 
     def __init__(self, reason: Literal["forged", "expired", "malformed"]) -> None:
         super().__init__(f"the permit is {reason}")
@@ -37,13 +37,10 @@ class PermitError(SidecarError):
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """The content of a permit."""
-
     target: str
     job: str
     #: The number of the call, which grows with each call of the job.
     fence: int
-    #: When the permit expires, ms since 1970.
     expires_ms: int
 
 
@@ -69,7 +66,6 @@ class Permits:
         return self._signer.sign(content).decode("ascii")
 
     def raise_if_expired(self, permit: Permit) -> None:
-        """Raise PermitError if the permit has expired."""
         if self._clock.now_ms() >= permit.expires_ms:
             raise PermitError("expired")
 

@@ -18,14 +18,14 @@ from sidecar.kit.trace_context import HEADERS as TRACE_HEADERS
 
 #: The maximum lengths of a path and of a query, in characters. With the target's own path, both fit
 #: into the request line of 8 KB that most servers accept.
-MAX_PATH, MAX_QUERY = 2048, 4096
+MAX_PATH_LENGTH, MAX_QUERY_LENGTH = 2048, 4096
 #: The maximum number of headers, and the maximum size of all headers together in bytes.
 MAX_HEADERS, MAX_HEADERS_BYTES = 64, 16_384
 #: Characters that a path and a query may have unencoded. A path may not have ; and @, because some
 #: servers give them a special meaning.
 _PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,=:/-]|%[0-9A-Fa-f]{2})*\Z")
 _QUERY = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?\[\]|-]|%[0-9A-Fa-f]{2})*\Z")
-#: What servers read in different ways: an encoded dot, slash or backslash, or the :/ of a scheme.
+#: Text that servers read in different ways: an encoded dot, slash or backslash, or a scheme's :/.
 _AMBIGUOUS = re.compile(r"%2[EeFf]|%5[Cc]|:/")
 _EXCLUDED_HINT = (
     "//, ., .., :/, encoded . / \\ % ? # ; or control characters, letters that are not NFKC"
@@ -87,8 +87,8 @@ def _find_path_problems(settings: TargetSettings, path: str) -> list[str]:
         return ["path: this target has one address alone; leave it out"]
     if path.startswith("/"):
         return ["path: write it without / at its beginning: it follows the target's url"]
-    if len(path) > MAX_PATH:
-        return [f"path: at most {MAX_PATH:,} characters (got {len(path):,})"]
+    if len(path) > MAX_PATH_LENGTH:
+        return [f"path: at most {MAX_PATH_LENGTH:,} characters (got {len(path):,})"]
     if not _PATH.match(path):
         return ["path: percent-encode what is no letter, digit or one of -._~!$&'()*+,=:/"]
     decoded = clean_path(f"/{path}")
@@ -117,8 +117,8 @@ def encode_query(query: str | dict[str, QueryValue | list[QueryValue]] | None) -
 def _find_query_problems(query: str) -> list[str]:
     if not query:
         return []
-    if len(query) > MAX_QUERY:
-        return [f"query: at most {MAX_QUERY:,} characters (got {len(query):,})"]
+    if len(query) > MAX_QUERY_LENGTH:
+        return [f"query: at most {MAX_QUERY_LENGTH:,} characters (got {len(query):,})"]
     if query.startswith("?"):
         return ["query: write it without ? at its beginning"]
     if not _QUERY.match(query):
@@ -129,7 +129,7 @@ def _find_query_problems(query: str) -> list[str]:
 
 
 def _find_header_problems(headers: dict[str, str]) -> list[str]:
-    # A trace has two headers of some hundred characters, which the client may not know of.
+    # Trace headers do not count, because the client may not know that its library sends them.
     headers = {name: text for name, text in headers.items() if name not in TRACE_HEADERS}
     if len(headers) > MAX_HEADERS:
         return [f"headers: at most {MAX_HEADERS} (got {len(headers)})"]

@@ -10,7 +10,7 @@ from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import Claim
 from sidecar.kit.retry import Backoff
 
-#: The longest pause before a retry, unless the target asks for a longer one.
+#: The longest pause before a retry, in seconds, unless the target asks for a longer one.
 MAX_DELAY_S = 300.0
 #: How many failures beyond `retries` a job may have if workers died during its calls.
 MAX_LOST_WORKERS = 5
@@ -63,5 +63,5 @@ def make_backoff(settings: TargetSettings) -> Backoff:
 
 
 def has_lost_too_many_workers(job: Job, settings: TargetSettings) -> bool:
-    """Return True if a job must fail: it may be why so many workers died during its calls."""
+    """Return True if a job must fail, because too many workers died during its calls."""
     return job.failures > settings.retries + MAX_LOST_WORKERS

@@ -33,7 +33,7 @@ from sidecar.http.models import (
     optional,
     wanted,
 )
-from sidecar.jobs.model import ENDED, ID_PATTERN, JobKind, JobQuery, State
+from sidecar.jobs.model import ENDED_STATES, ID_PATTERN, JobKind, JobQuery, State
 from sidecar.jobs.request import QueryValue
 from sidecar.jobs.settings import TargetSettings
 from sidecar.kit.errors import InputError
@@ -78,16 +78,16 @@ MAX_HOURS = 24 * 31
 KEY_PATTERN = r"[!-~]{1,128}"
 KEY_HINT = "1 to 128 visible ASCII characters"
 
-#: How far ahead a job can be submitted, in seconds: 366 days.
+#: How far in the future a job may be scheduled, in seconds: 366 days.
 MAX_DELAY_S = 31_622_400
 
 #: The maximum number of jobs that one bulk request changes.
 MAX_BULK_JOBS = 100
 #: The maximum number of jobs that one request waits for.
 MAX_AWAITED_JOBS = 1000
-NOT_ENDED = frozenset(State) - ENDED
-#: The states of the jobs that are retried by default.
-RETRIED_BY_DEFAULT = frozenset({State.FAILED, State.EXPIRED})
+NOT_ENDED_STATES = frozenset(State) - ENDED_STATES
+#: The states of the jobs that a bulk request retries by default.
+DEFAULT_RETRY_STATES = frozenset({State.FAILED, State.EXPIRED})
 StateName = Literal[
     "pending", "called", "processing", "completed", "failed", "cancelled", "expired"
 ]
@@ -349,7 +349,7 @@ class JobFilter(BaseModel):
 
     def to_query(self, owner: str | None, **more: Any) -> JobQuery:
         """Return the search by this filter. It finds only jobs of `owner`, unless that is None.
-        `more` has further fields of JobQuery. Raises InputError."""
+        `more` has other fields of JobQuery. Raises InputError."""
         if owner is not None and self.owner not in {None, owner}:
             raise InputError([f"owner: the token {owner} sees only its own jobs"])
         now_ms = round(time.time() * 1000)
@@ -419,7 +419,7 @@ class SelectedJobs(JobFilter, Body):
     def to_bulk_query(
         self, owner: str | None, states: frozenset[State], default_states: frozenset[State]
     ) -> JobQuery:
-        """Return the search by this filter, for jobs in `default_states` if it names no state.
+        """Return the search by this filter, for jobs in `default_states` if it has no state.
         Raises InputError if the filter is empty, or names a state that is not in `states`."""
         query = self.to_query(owner, after=parse_after(self.after), limit=MAX_BULK_JOBS)
         filters = self.model_dump(exclude={"ids", "after", "dry_run"}, exclude_defaults=True)
@@ -481,7 +481,7 @@ class TargetChanges(Body):
     """Settings by name: either all are changed, or none. `headers` replaces all headers; write ***
     to keep a header's stored value."""
 
-    # TargetSettings validates them, after they were merged with the target's other settings.
+    # TargetSettings validates the changes, merged with the target's other settings.
     model_config = ConfigDict(extra="allow")
 
 

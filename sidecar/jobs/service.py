@@ -16,7 +16,7 @@ from sidecar.jobs.changes import JobChanges
 from sidecar.jobs.estimate import estimate_wait_s
 from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.model import (
-    ENDED,
+    ENDED_STATES,
     WAITING_STATES,
     AttemptEnd,
     GrantNeededError,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:  # SQL is an extra
 #: How long a result can be read again after its first read, if delete_after_read is set, in ms.
 READ_GRACE_MS = 20_000
 #: The fields of a NewJob that its Job has too.
-_COPIED = {field.name for field in fields(NewJob)} & {field.name for field in fields(Job)}
+_COMMON_FIELDS = {field.name for field in fields(NewJob)} & {field.name for field in fields(Job)}
 #: How long the counts of jobs are cached, in seconds.
 COUNTS_TTL_S = 2.0
 
@@ -56,7 +56,7 @@ class JobView:
     position: int | None = None
     #: The expected wait until the call, in seconds.
     wait_s: float | None = None
-    #: The earliest time of the first attempt, and of a later attempt, or None for at once.
+    #: The earliest time of the first attempt, and of a retry. None if the job need not wait for it.
     run_ms: int | None = None
     retry_ms: int | None = None
     permit: str | None = None
@@ -65,8 +65,8 @@ class JobView:
 
 class Jobs:
     """The jobs of all targets. Every method raises DatabaseError if SQL is unavailable, StoreError
-    if Redis is unavailable, and UnknownNameError for a job of another owner. `owner` is None for
-    operators, who see all jobs."""
+    if Redis is unavailable, and UnknownNameError for unknown jobs and those of another owner.
+    `owner` is None for operators, who see all jobs."""
 
     def __init__(
         self,
@@ -86,15 +86,13 @@ class Jobs:
         self, owner: str, new: NewJob, *, needs_grant: bool = True
     ) -> tuple[JobView, bool]:
         """Submit a job. Return the stored job and True, or the earlier job with the same
-        idempotency key and False. Unless `needs_grant`, the owner may choose any class.
-
-        Raises GrantNeededError, IdempotencyKeyUsedError, InputError, QueueFullError.
-        """
+        idempotency key and False. Unless `needs_grant`, the owner may choose any class. Raises
+        GrantNeededError, IdempotencyKeyUsedError, InputError, QueueFullError."""
         target, key = self.targets.get(new.target), new.idempotency_key
         # Checked first, because for a repeated request the queue may be full, or the grant spent.
         if key and (earlier := await self.store.jobs.find_by_key(owner, key)):
-            return await self.view_accepted(await self._check_same_job(earlier, new)), False
-        if not target.clock.is_known:  # a reply of Redis has its time
+            return await self.view_one(await self._check_same_job(earlier, new)), False
+        if not target.clock.is_known:  # each reply of Redis sets the clock
             await target.store.inspect([], target.settings)
         now_ms = target.clock.now_ms()
         if new.class_name and not new.grant and not needs_grant:
@@ -104,7 +102,7 @@ class Jobs:
             class_name = grant.class_name if grant else ""
         id_, due_ms = make_job_id(), new.find_due_ms(now_ms)
         queue_order = await self._reserve(target, id_, class_name, due_ms)
-        values = {name: getattr(new, name) for name in _COPIED} | {"class_name": class_name}
+        values = {name: getattr(new, name) for name in _COMMON_FIELDS} | {"class_name": class_name}
         job = Job(
             id=id_,
             owner=owner,
@@ -133,16 +131,15 @@ class Jobs:
         if written.id != id_:  # a concurrent request submitted the same job
             with contextlib.suppress(StoreError):
                 await target.store.unreserve(id_)
-            return await self.view_accepted(await self._check_same_job(written, new)), False
+            return await self.view_one(await self._check_same_job(written, new)), False
         self._count_job(target, "submitted")
         return await self._enqueue(target, written), True
 
     async def _check_same_job(self, earlier: Job, new: NewJob) -> Job:
-        """Return the earlier job. Raises IdempotencyKeyUsedError if the new one's content differs
-        by value."""
+        """Return the earlier job. Raises IdempotencyKeyUsedError if the new job is different."""
         if earlier.fingerprint != new.fingerprint:
             body = await self.store.jobs.read_request_body(earlier.id)
-            if not new.has_value_of(earlier, body):
+            if not new.has_equal_content(earlier, body):
                 raise IdempotencyKeyUsedError(
                     "This idempotency_key names another job: its content was different."
                 )
@@ -198,7 +195,7 @@ class Jobs:
             for job in jobs
         ]
 
-    async def view_accepted(self, job: Job) -> JobView:
+    async def view_one(self, job: Job) -> JobView:
         """Return the view of a job, without its position if Redis is unavailable."""
         try:
             [view] = await self.view([job])
@@ -207,7 +204,7 @@ class Jobs:
         return view
 
     async def count_jobs(self) -> dict[tuple[str, str], int]:
-        """Return the number of jobs by target and state, at most COUNTS_TTL_S old."""
+        """Return the number of jobs by (target, state). It is cached for COUNTS_TTL_S."""
         if time.monotonic() - self._counted_at >= COUNTS_TTL_S:
             self._counts = await self.store.jobs.count_by_state()
             self._counted_at = time.monotonic()
@@ -287,28 +284,26 @@ class Jobs:
         """Write an attempt's ending, and announce the job if it has ended. Return False if another
         attempt has the job. Idempotent."""
         is_written = await self.store.attempts.finish(ending)
-        if is_written and ending.state in ENDED:
+        if is_written and ending.state in ENDED_STATES:
             self.changes.announce(ending.id)
         return is_written
 
-    # Online jobs ------------------------------------------------------------------------------
-
-    async def record_called(self, target: Target, claims: Sequence[Claim]) -> None:
+    async def record_calls(self, target: Target, claims: Sequence[Claim]) -> None:
         """Write to SQL that online jobs were called. Release jobs that have ended meanwhile. Skip
-        jobs that another transaction has locked: writing the use of their permits is enough."""
+        jobs that another transaction has locked: SQL learns of the calls when permits are used."""
         now_ms = target.clock.now_ms()
         for claim in claims:
             with contextlib.suppress(DatabaseLockedError):
-                if not await self.store.attempts.set_called(claim.id, claim.fence, at_ms=now_ms):
+                if not await self.store.attempts.mark_called(claim.id, claim.fence, at_ms=now_ms):
                     await target.store.drop(
                         [(claim.id, claim.fence)], target.settings, wake_others=True
                     )
                     continue
             self.changes.announce(claim.id)
 
-    async def record_used(self, target: Target, id_: str, fence: int) -> None:
-        """Write to SQL that a permit was used, so the call has begun."""
-        await self.store.attempts.set_used(id_, fence, at_ms=target.clock.now_ms())
+    async def record_permit_use(self, target: Target, id_: str, fence: int) -> None:
+        """Write to SQL that a job's permit was used, so that its call has begun."""
+        await self.store.attempts.mark_permit_used(id_, fence, at_ms=target.clock.now_ms())
 
     async def report_end(self, id_: str, owner: str | None) -> Job:
         """End an online job whose client reports the end of its call. Raises WrongStateError."""
@@ -330,7 +325,7 @@ class Jobs:
         has_failed = status is not None and target.settings.fails_on(status)
         is_ended = await target.store.end_call(id_, fence, has_failed=has_failed)
         if is_ended:  # the use of the permit may not be in SQL yet
-            await self.record_used(target, id_, fence)
+            await self.record_permit_use(target, id_, fence)
         state = State.FAILED if has_failed else State.COMPLETED
         error = describe_status(status, is_online=True) if status and has_failed else ""
         ending = target.make_ending(id_, fence, state, error, status)
@@ -340,12 +335,12 @@ class Jobs:
         return is_ended
 
 
-#: The key of an application's jobs. Missing if no targets are configured.
+#: The key of the jobs in an application, which has none if no targets are configured.
 JOBS = web.AppKey("jobs", Jobs)
 
 
 def _check_class(class_name: str, target: Target) -> str:
-    """Return the name of a target's class. Raises InputError if the target does not have it."""
+    """Return the class name. Raises InputError if the target does not have this class."""
     if class_name not in target.settings.classes:
         names = ", ".join(target.settings.classes) or "none"
         raise InputError([f"class: {target.name} has none of this name; it has {names}"])
@@ -377,7 +372,7 @@ def _read_grant(new: NewJob, target: Target, now_ms: int) -> Grant | None:
 
 
 def _make_view(job: Job, target: Target, queue: QueueState, place: QueuePlace) -> JobView:
-    """Combine a job's row with its place in the queue, which is more up to date."""
+    """Return a job's view from its row and its place in the queue, which is more up to date."""
     if place.where in {"line", "later"} and job.state in WAITING_STATES:
         if place.where == "later":
             if not job.attempts:

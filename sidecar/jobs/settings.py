@@ -305,7 +305,7 @@ class TargetSettings(BaseModel):
     def _check_strict(cls, value: bool, info: ValidationInfo) -> bool:
         data = info.data
         if not value or not {"kinds", "rate", "window", "algorithm"} <= data.keys():
-            return value  # the invalid ones are reported by themselves
+            return value  # missing fields are invalid, which is reported separately
         needs = {
             "a rate": data["rate"] is not None,
             'kinds = ["offline"], because others make the calls of online jobs': (
@@ -380,7 +380,7 @@ class TargetSettings(BaseModel):
 
     @property
     def has_paths(self) -> bool:
-        """Whether jobs may add a path to the url."""
+        """Return True if jobs may add a path to the url."""
         return self.url is not None and self.url.endswith("/")
 
     def retries_on(self, status: int | None) -> bool:

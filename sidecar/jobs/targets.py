@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from sidecar.jobs.model import ENDED, AttemptEnd, State, to_ms
+from sidecar.jobs.model import ENDED_STATES, AttemptEnd, State, to_ms
 from sidecar.jobs.permits import Permits
 from sidecar.jobs.settings import TargetSettings, read_target
 from sidecar.jobs.store.target_queue import TargetStore
@@ -51,7 +51,7 @@ class Target:
     ) -> AttemptEnd:
         """Return the ending of an attempt that ends now and has no result."""
         now_ms = self.clock.now_ms()
-        expires_ms = now_ms + to_ms(self.settings.result_ttl) if state in ENDED else None
+        expires_ms = now_ms + to_ms(self.settings.result_ttl) if state in ENDED_STATES else None
         return AttemptEnd(id_, fence, state, now_ms, expires_ms, error, status)
 
     def make_abort_ending(self, id_: str, fence: int) -> AttemptEnd:

@@ -28,15 +28,15 @@ log = structlog.get_logger()
 
 
 class Listener:
-    """The events by which one worker or reconciler is woken."""
+    """The events that wake one worker or reconciler."""
 
     def __init__(self, *, is_worker: bool = False) -> None:
         #: Whether the listener is a worker, which makes the calls of offline jobs.
         self.is_worker = is_worker
         #: Set when a job may be called.
-        self.woken = asyncio.Event()
+        self.wake_event = asyncio.Event()
         #: Set when a call has to be aborted.
-        self.abort_requested = asyncio.Event()
+        self.abort_event = asyncio.Event()
 
 
 class WakeUps:
@@ -59,7 +59,7 @@ class WakeUps:
         self._now_us = now_us
         self._listeners: dict[str, WeakSet[Listener]] = {}
         #: Set when the settings of a target were changed.
-        self.settings_changed = asyncio.Event()
+        self.settings_event = asyncio.Event()
 
     def listen(self, target: str, *, is_worker: bool = False) -> Listener:
         """Return a new listener for a target. It is woken as long as a reference to it exists."""
@@ -68,15 +68,15 @@ class WakeUps:
         return listener
 
     def wake(self, message: str) -> None:
-        """Wake the listeners that a message of JOBS_CHANNEL concerns. "" concerns all."""
+        """Wake the listeners that a message of JOBS_CHANNEL concerns. An empty one concerns all."""
         if not message or message.startswith(_SETTINGS_PREFIX):
-            self.settings_changed.set()
+            self.settings_event.set()
         target = message.removeprefix(_ABORT_PREFIX).removeprefix(_SETTINGS_PREFIX)
         names = [target] if message else list(self._listeners)
         for listener in [item for name in names for item in self._listeners.get(name, ())]:
-            listener.woken.set()
+            listener.wake_event.set()
             if message.startswith(_ABORT_PREFIX):
-                listener.abort_requested.set()
+                listener.abort_event.set()
 
     async def announce(self, target: str) -> None:
         """Notify all processes that a target's settings were changed. A process that misses the

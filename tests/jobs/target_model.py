@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from sidecar.jobs.model import State
-from sidecar.jobs.store.target_queue import LOCK_S, RESERVED_S, Claim, ClaimReply, QueuePlace
+from sidecar.jobs.store.target_queue import LOCK_S, RESERVATION_S, Claim, ClaimReply, QueuePlace
 from tests.support.limit_model import BACK, Key
 from tests.support.limits import S
 
@@ -109,7 +109,7 @@ class Target:
         if due_ms is None:
             self.last_order = max(-(-self.now // 8) * 8, (self.last_order // 8 + 1) * 8)
         arrival = self.last_order if due_ms is None else due_ms * 1000
-        self.reserved[job] = self.now + RESERVED_S * S
+        self.reserved[job] = self.now + RESERVATION_S * S
         found = settings.classes.get(class_name)
         if found is None:
             return arrival

@@ -172,7 +172,7 @@ async def test_a_permit_that_is_used_is_waited_for_no_more(here, client):
     target = await here.target(kinds=["online"])
     id_ = await here.submit(target, kind="online")
     [claim] = (await target.store.claim(0, target.settings)).claims
-    await here.jobs.record_called(target, [claim])
+    await here.jobs.record_calls(target, [claim])
 
     async def ask(query=""):
         path = f"/v1/jobs/bulk/results{query}"

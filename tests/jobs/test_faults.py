@@ -415,11 +415,11 @@ async def test_a_timed_out_job_that_somebody_keeps_locked_stops_no_other(here, m
     await here.reconciler._maintain(target)
     states = [(await here.row(id_)).state for id_ in ids]
     assert states == [State.CALLED, State.EXPIRED, State.EXPIRED]
-    assert [call[0] for call in await target.store.read_timed_out()] == locked
+    assert [call[0] for call in await target.store.read_timed_out_calls()] == locked
     locked.clear()
     await here.reconciler._maintain(target)
     assert (await here.row(ids[0])).state == State.EXPIRED
-    assert await target.store.read_timed_out() == []
+    assert await target.store.read_timed_out_calls() == []
 
 
 async def test_a_large_answer_waits_for_a_locked_row(here, monkeypatch):
@@ -460,7 +460,7 @@ async def test_a_worker_that_claims_all_it_can_claims_again_at_once(here, target
     assert len(worker) == 2
     await worker._claim_jobs()
     assert len(worker) == 3
-    for call in list(worker._running.values()):
+    for call in list(worker._calls.values()):
         call.task.cancel()
 
 

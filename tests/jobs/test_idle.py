@@ -33,7 +33,7 @@ async def test_an_idle_worker_leaves_redis_alone(here, sent):
         running(runner(here).run(stop)),
     ):
         await until(lambda: all(min(target.store.claims) > 0 for target in targets))
-        await until(lambda: len(here.reconciler.idle) == TARGETS)
+        await until(lambda: len(here.reconciler.idle_targets) == TARGETS)
         await here.wake_ups.poll()  # the first one loads the script
         await asyncio.sleep(0.2)
         sent.clear()
@@ -58,7 +58,7 @@ async def test_a_job_without_news_is_found_by_the_look_at_all_targets(here):
         assert (here.egress.called, target.store.claims[1]) == ([], 1)
         await here.wake_ups.poll()
         await until(lambda: here.egress.called == [id_])
-        assert not kept.woken.is_set()
+        assert not kept.wake_event.is_set()
         here.egress.over.set()
         await until(lambda: not len(worker))
     assert (await here.row(id_)).state == State.COMPLETED
@@ -69,11 +69,11 @@ async def test_a_queue_that_was_lost_while_nothing_happened_is_found(here):
     target = await here.target()
     listener = here.wake_ups.listen(target.name)
     await here.wake_ups.poll()
-    assert not listener.woken.is_set()
+    assert not listener.wake_event.is_set()
     keys = [key async for key in here.redis.scan_iter(match=f"*{{target:{target.name}}}*")]
     await here.redis.delete(*keys)
     await here.wake_ups.poll()
-    assert listener.woken.is_set()
+    assert listener.wake_event.is_set()
 
 
 async def test_the_look_at_all_targets_notes_that_a_worker_asks(here):
@@ -105,7 +105,7 @@ async def test_whatever_there_is_to_do_is_seen(here, change):
     listener = here.wake_ups.listen(target.name)
     await change(target, here)
     await here.wake_ups.poll()
-    assert listener.woken.is_set()
+    assert listener.wake_event.is_set()
 
 
 async def test_a_reconciler_that_finds_something_looks_again_soon(here, monkeypatch):
@@ -113,23 +113,23 @@ async def test_a_reconciler_that_finds_something_looks_again_soon(here, monkeypa
     monkeypatch.setattr(reconciler, "CHECK_S", 0.01)
     target = await here.target()
     async with running(here.reconciler._maintain_forever(target)):
-        await until(lambda: target.name in here.reconciler.idle)
+        await until(lambda: target.name in here.reconciler.idle_targets)
         count = target.store.claims[0]
         await asyncio.sleep(0.1)
         assert target.store.claims[0] == count
         id_ = await here.submit(target)
         here.wake_ups.wake(target.name)
         await until(lambda: target.store.claims[0] > count + 3)
-        assert target.name not in here.reconciler.idle
+        assert target.name not in here.reconciler.idle_targets
         await here.jobs.cancel(id_, None)
-        await until(lambda: target.name in here.reconciler.idle)
+        await until(lambda: target.name in here.reconciler.idle_targets)
 
 
 async def test_an_idle_target_whose_jobs_no_queue_knows_is_reconciled(here, monkeypatch):
     """Only it: of the others the database is asked all at once."""
     monkeypatch.setattr(reconciler, "RECONCILE_S", 0.01)
     others, target = [await here.target() for _ in range(3)], await here.target()
-    here.reconciler.idle = {one.name for one in (*others, target)}
+    here.reconciler.idle_targets = {one.name for one in (*others, target)}
     id_ = await here.submit(target)
     await target.store.remove(id_)
     await target.store.claim(0, target.settings)

@@ -19,7 +19,7 @@ from sidecar.jobs.store.due_jobs import BYTES_PER_DELETE
 from sidecar.jobs.store.target_queue import LOCK_S
 from sidecar.jobs.worker import reconciler, target_worker
 from sidecar.jobs.worker.target_call import Egress, LateCallError
-from sidecar.jobs.worker.target_worker import LATE_ATTEMPTS, WorkerPool
+from sidecar.jobs.worker.target_worker import LATE_WARNING_ATTEMPT, WorkerPool
 from sidecar.kit.egress import open_session
 from sidecar.kit.errors import StoreError
 from tests.jobs.bench import running, until
@@ -122,12 +122,12 @@ async def test_a_call_that_is_always_too_late_for_strict_is_warned_of(here):
     id_ = await here.submit(target)
     with capture_logs() as logs:
         async with running(here.worker(target).run()), asyncio.timeout(20):
-            while (await here.row(id_)).attempts < LATE_ATTEMPTS + 1:
+            while (await here.row(id_)).attempts < LATE_WARNING_ATTEMPT + 1:
                 await asyncio.sleep(0.01)
                 here.time.forward(0.1)
     late = [entry for entry in logs if entry["event"] == "call_too_late"]
-    levels = [(entry["log_level"], "hint" in entry) for entry in late[:LATE_ATTEMPTS]]
-    assert levels == [("info", False)] * (LATE_ATTEMPTS - 1) + [("warning", True)]
+    levels = [(entry["log_level"], "hint" in entry) for entry in late[:LATE_WARNING_ATTEMPT]]
+    assert levels == [("info", False)] * (LATE_WARNING_ATTEMPT - 1) + [("warning", True)]
 
 
 #: How long a server waits with the TLS handshake of a connection, in seconds.
@@ -215,7 +215,7 @@ async def test_a_job_that_ended_while_its_queue_was_built_again_has_no_slot(here
     target = await here.target(concurrency=1)
     id_ = await here.submit(target)
     fence = await begun(here, target, id_)
-    read = await here.store.attempts.list_running(target.name)
+    read = await here.store.attempts.list_running_jobs(target.name)
     now_ms = here.time()
     assert await here.store.attempts.finish(
         AttemptEnd(id_, fence, State.COMPLETED, now_ms, now_ms + 1000)
@@ -271,9 +271,9 @@ async def test_old_results_are_removed_some_megabytes_at_a_time(here):
 
     await asyncio.gather(*(ended(4 * MIB) for _ in range(6)))
     assert BYTES_PER_DELETE == 16 * MIB
-    assert [await here.store.due_jobs.delete_old(now_ms, 500) for _ in range(3)] == [4, 2, 0]
+    assert [await here.store.due_jobs.delete_old_jobs(now_ms, 500) for _ in range(3)] == [4, 2, 0]
     await asyncio.gather(ended(BYTES_PER_DELETE * 2), ended(BYTES_PER_DELETE * 2))
-    assert [await here.store.due_jobs.delete_old(now_ms, 500) for _ in range(3)] == [1, 1, 0]
+    assert [await here.store.due_jobs.delete_old_jobs(now_ms, 500) for _ in range(3)] == [1, 1, 0]
 
 
 # Workers that are gone ----------------------------------------------------------------------------

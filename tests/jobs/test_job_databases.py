@@ -121,7 +121,7 @@ async def test_workers_on_one_database_do_each_job_once(database, store, open_st
 
     async def run(at):
         while not all(ended.values()):
-            ids = [row.id for row in await at.attempts.list_waiting("images", None, 10)]
+            ids = [row.id for row in await at.attempts.list_waiting_jobs("images", None, 10)]
             for one in (
                 taken := await at.attempts.start([(i, next(fences)) for i in ids], at_ms=NOW_MS)
             ):
@@ -237,7 +237,7 @@ async def test_a_row_that_somebody_keeps_locked_stops_no_other(servers, open_sto
                 await store.due_jobs.record_callback(
                     one.id, ended_ms=one.ended_ms, next_ms=None, tries=1
                 )
-            while await store.due_jobs.delete_old(NOW_MS + 10, 100):
+            while await store.due_jobs.delete_old_jobs(NOW_MS + 10, 100):
                 pass
             assert set(await store.jobs.find_many(i for i, _ in claims)) == {locked.id}
 
@@ -360,19 +360,20 @@ async def test_whoever_asks_a_database_that_is_away_gets_one_error(tmp_path):
     asked = [
         store.check(), store.migrate(), rows.insert(job()), rows.find("a"),
         rows.find_many(["a"]), rows.find_by_key("a", "b"), store.search.find_page(JobQuery()),
-        store.search.count(JobQuery()), store.search.group_failed(JobQuery()),
+        store.search.count(JobQuery()), store.search.group_failed_jobs(JobQuery()),
         anext(rows.read_body("a")), rows.read_request_body("a"),
         attempts.start([("a", 1)], at_ms=1), attempts.finish(ending),
         attempts.add_chunk("a", 1, 0, b""),
-        attempts.set_called("a", 1, at_ms=1), attempts.set_used("a", 1, at_ms=1),
+        attempts.mark_called("a", 1, at_ms=1), attempts.mark_permit_used("a", 1, at_ms=1),
         rows.cancel("a", at_ms=1, expires_ms=1),
         rows.retry("a", order=1, at_ms=1, expires_ms=1),
-        rows.mark_read("a", at_ms=1, expires_ms=1), attempts.list_waiting("a", None, 1),
-        attempts.list_running("a"), attempts.find_last_start_ms("a"), rows.count_by_state(),
-        attempts.find_busy_targets(["a"]), endings.expire(1, 1, {}), endings.delete_old(1, 1),
+        rows.mark_read("a", at_ms=1, expires_ms=1), attempts.list_waiting_jobs("a", None, 1),
+        attempts.list_running_jobs("a"), attempts.find_last_start_ms("a"), rows.count_by_state(),
+        attempts.find_busy_targets(["a"]), endings.expire_jobs(1, 1, {}),
+        endings.delete_old_jobs(1, 1),
         endings.claim_callbacks(1, 1, claim_ms=1),
         endings.record_callback("a", ended_ms=1, next_ms=1, tries=1), targets.all(),
-        targets.put("a", "{}", 1), targets.delete("a"), rows.count_ended("a", 1, 2, 1),
+        targets.put("a", "{}", 1), targets.delete("a"), rows.count_ended_jobs("a", 1, 2, 1),
     ]  # fmt: skip
     for one in asked:
         with pytest.raises(DatabaseError, match="FileNotFoundError"):

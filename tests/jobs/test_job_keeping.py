@@ -4,7 +4,7 @@ on SQLite, MariaDB and PostgreSQL."""
 import asyncio
 from dataclasses import replace
 
-from sidecar.jobs.model import ENDED, AttemptEnd, EndedJobs, JobQuery, QueueEntry, State
+from sidecar.jobs.model import ENDED_STATES, AttemptEnd, EndedJobs, JobQuery, QueueEntry, State
 from sidecar.jobs.store import due_jobs
 from sidecar.jobs.store import jobs as search
 from sidecar.jobs.store.due_jobs import DEFAULT_TTL_MS, MAX_CLAIM_WINDOW_MS
@@ -37,13 +37,13 @@ async def test_who_waits_is_told_page_by_page_in_order(store):
     await insert(store, job(target="other"), job(target="Images"))
     online = await store.jobs.insert(job(kind="online", queue_order=8, created_ms=NOW_MS + 1))
     called = await store.jobs.insert(job(kind="online"))
-    await store.attempts.set_called(called.id, 1, at_ms=NOW_MS)
+    await store.attempts.mark_called(called.id, 1, at_ms=NOW_MS)
     await store.attempts.start([(made[6].id, 1)], at_ms=NOW_MS)
     await store.jobs.cancel(made[3].id, at_ms=NOW_MS, expires_ms=LATER_MS)
     again = await store.jobs.insert(job(queue_order=9))
     await end(store, again, State.PENDING, not_before_ms=LATER_MS)
     rows, after = [], None
-    while page := await store.attempts.list_waiting("images", after, 2):
+    while page := await store.attempts.list_waiting_jobs("images", after, 2):
         rows += page
         after = page[-1].order, page[-1].id
     assert [row.order for row in rows] == [-(1 << 53), 5, 5, 5, 5, 8, 9, 1 << 53]
@@ -54,7 +54,7 @@ async def test_who_waits_is_told_page_by_page_in_order(store):
         QueueEntry(online.id, 8, is_online=True),
         QueueEntry(again.id, 9, not_before_ms=LATER_MS),
     ]
-    submitted = await store.attempts.list_waiting("images", None, 10, before_ms=NOW_MS + 1)
+    submitted = await store.attempts.list_waiting_jobs("images", None, 10, before_ms=NOW_MS + 1)
     assert online.id not in {row.id for row in submitted}
     assert len(submitted) == len(rows) - 1
 
@@ -65,8 +65,8 @@ async def test_what_runs_is_told_with_its_fence(store):
         store, job(queue_order=2), job(kind="online", queue_order=1), job(), job(target="other")
     )
     await store.attempts.start([(runs.id, 4)], at_ms=NOW_MS)
-    await store.attempts.set_called(called.id, 5, at_ms=NOW_MS)
-    found = await store.attempts.list_running("images")
+    await store.attempts.mark_called(called.id, 5, at_ms=NOW_MS)
+    found = await store.attempts.list_running_jobs("images")
     assert [(one.id, one.fence, one.state, one.kind, one.started_ms) for one in found] == [
         (called.id, 5, State.CALLED, "online", None),
         (runs.id, 4, State.PROCESSING, "offline", NOW_MS),
@@ -98,7 +98,7 @@ async def test_jobs_are_counted_by_target_and_state(store):
     counts = {("images", "failed"): 1, ("images", "pending"): 2, ("other", "pending"): 1}
     assert await store.jobs.count_by_state() == counts
     assert await store.jobs.count_by_state("images", [State.PENDING]) == {("images", "pending"): 2}
-    assert await store.jobs.count_by_state("images", ENDED) == {("images", "failed"): 1}
+    assert await store.jobs.count_by_state("images", ENDED_STATES) == {("images", "failed"): 1}
     assert await store.attempts.find_busy_targets(["images", "none"]) == {"images"}
     assert await store.attempts.find_busy_targets([]) == set()
 
@@ -113,10 +113,10 @@ async def test_what_waited_too_long_expires_and_is_kept_as_its_target_says(store
         job(expires_ms=NOW_MS + 1), job(expires_ms=NOW_MS + 1, kind="online"),
         job(expires_ms=NOW_MS + 1), job(expires_ms=NOW_MS + 2, error="the target says 503"),
     )  # fmt: skip
-    await store.attempts.set_called(made[3].id, 1, at_ms=NOW_MS)
+    await store.attempts.mark_called(made[3].id, 1, at_ms=NOW_MS)
     await store.attempts.start([(made[4].id, 1)], at_ms=NOW_MS)
     ttl = {"images": 50}
-    assert set(await store.due_jobs.expire(NOW_MS, 10, ttl)) == {
+    assert set(await store.due_jobs.expire_jobs(NOW_MS, 10, ttl)) == {
         (made[0].id, "images"), (made[1].id, "other"),
     }  # fmt: skip
     found = await store.jobs.find_many([made[0].id, made[1].id])
@@ -125,12 +125,12 @@ async def test_what_waited_too_long_expires_and_is_kept_as_its_target_says(store
         (State.EXPIRED, NOW_MS, NOW_MS + 50, NOW_MS),
         (State.EXPIRED, NOW_MS, NOW_MS + DEFAULT_TTL_MS, None),
     ]  # fmt: skip
-    expired = [await store.due_jobs.expire(LATER_MS, 1, ttl) for _ in range(3)]
+    expired = [await store.due_jobs.expire_jobs(LATER_MS, 1, ttl) for _ in range(3)]
     assert sorted(expired) == sorted([[(made[2].id, "images")], [(made[5].id, "images")], []])
     # What was called has a permit that may be used until it ends, in an hour at most.
     over_ms = NOW_MS + 1 + MAX_CLAIM_WINDOW_MS
-    assert await store.due_jobs.expire(over_ms - 1, 1, ttl) == []
-    assert await store.due_jobs.expire(over_ms, 1, ttl) == [(made[3].id, "images")]
+    assert await store.due_jobs.expire_jobs(over_ms - 1, 1, ttl) == []
+    assert await store.due_jobs.expire_jobs(over_ms, 1, ttl) == [(made[3].id, "images")]
     assert (await store.jobs.find(made[4].id)).state == State.PROCESSING
     found = await store.jobs.find_many([one.id for one in made])
     assert [found[one.id].error for one in made] == [
@@ -147,9 +147,9 @@ async def test_what_was_kept_long_enough_is_removed_with_its_answer(store):
         await end(store, one, body=b"x")
     await end(store, made[4], State.FAILED, body=b"x")
     gone_ms = LATER_MS + 1000
-    assert await store.due_jobs.delete_old(gone_ms - 1, 10) == 0
+    assert await store.due_jobs.delete_old_jobs(gone_ms - 1, 10) == 0
     assert await store.jobs.retry(made[4].id, order=1, at_ms=NOW_MS, expires_ms=gone_ms)
-    assert [await store.due_jobs.delete_old(gone_ms, 2) for _ in range(3)] == [2, 1, 0]
+    assert [await store.due_jobs.delete_old_jobs(gone_ms, 2) for _ in range(3)] == [2, 1, 0]
     assert {one.id for one in (await store.search.find_page(JobQuery()))[0]} == {
         made[3].id,
         made[4].id,
@@ -158,7 +158,7 @@ async def test_what_was_kept_long_enough_is_removed_with_its_answer(store):
     await store.due_jobs.record_callback(
         made[3].id, ended_ms=(await store.jobs.find(made[3].id)).ended_ms, next_ms=None, tries=1
     )
-    assert await store.due_jobs.delete_old(gone_ms, 2) == 1
+    assert await store.due_jobs.delete_old_jobs(gone_ms, 2) == 1
     assert await count_chunks(store) == 0
 
 
@@ -182,8 +182,8 @@ async def test_two_reconcilers_do_the_work_once(database, store, open_store):
         ]  # fmt: skip
 
     first, second, cancelled, *_ = await asyncio.gather(
-        until_none(lambda: store.due_jobs.expire(LATER_MS, 20, {"images": 0})),
-        until_none(lambda: other.due_jobs.expire(LATER_MS, 20, {"images": 0})),
+        until_none(lambda: store.due_jobs.expire_jobs(LATER_MS, 20, {"images": 0})),
+        until_none(lambda: other.due_jobs.expire_jobs(LATER_MS, 20, {"images": 0})),
         cancel_some(),
         *(end(store, one) for one in late),
     )
@@ -200,7 +200,7 @@ async def test_two_reconcilers_do_the_work_once(database, store, open_store):
     ))  # fmt: skip
 
     async def remove(at):
-        return sum([await at.due_jobs.delete_old(LATER_MS, 20) for _ in range(4)])
+        return sum([await at.due_jobs.delete_old_jobs(LATER_MS, 20) for _ in range(4)])
 
     assert sum(await asyncio.gather(remove(store), remove(other))) == len(made)
 
@@ -209,8 +209,8 @@ async def test_a_reconciler_that_finds_nothing_to_do_locks_nothing(store):
     """It asks one question each time."""
     await store.jobs.insert(job())
     seen = record_statements(store)
-    assert await store.due_jobs.expire(NOW_MS, 10, {}) == []
-    assert await store.due_jobs.delete_old(NOW_MS, 10) == 0
+    assert await store.due_jobs.expire_jobs(NOW_MS, 10, {}) == []
+    assert await store.due_jobs.delete_old_jobs(NOW_MS, 10) == 0
     assert await store.due_jobs.claim_callbacks(NOW_MS, 10, claim_ms=1) == []
     assert [statement.split()[0] for statement in seen] == ["SELECT"] * 3
     assert not any("FOR UPDATE" in statement for statement in seen)
@@ -242,7 +242,7 @@ async def test_callbacks_are_due_longest_first_and_come_again_until_they_are_mad
 async def test_callbacks_of_one_receiver_do_not_hide_those_of_others(store, monkeypatch):
     """So many of each at a time: one that has enough under way is passed over, however many of it
     are due, and however its address is written."""
-    monkeypatch.setattr(due_jobs, "CANDIDATES", 5)
+    monkeypatch.setattr(due_jobs, "MAX_CANDIDATES", 5)
     slow = ("https://slow_1.example/a", "https://SLOW_1.example/b")
     many = await insert(store, *(job(callback_url=slow[n % 2]) for n in range(6)))
     [other] = await insert(store, job(callback_url="https://slow-1.example/a"))
@@ -301,15 +301,15 @@ async def test_failed_jobs_are_grouped_by_reason(store, monkeypatch):
     ]):  # fmt: skip
         await end(store, made[n], state, at_ms=LATER_MS + n, status=status, error=error)
     of_images = JobQuery(target="images")
-    assert await store.search.group_failed(of_images) == [
+    assert await store.search.group_failed_jobs(of_images) == [
         (503, "it says 503", 3, LATER_MS + 4),
         (None, "no answer", 2, LATER_MS + 6),
         (404, "it says 404", 1, LATER_MS + 3),
     ]
     by_status = replace(of_images, statuses=(400, 499))
-    assert [group[0] for group in await store.search.group_failed(by_status)] == [404]
-    monkeypatch.setattr(search, "MAX_GROUPED", 2)
-    assert await store.search.group_failed(of_images) == [
+    assert [group[0] for group in await store.search.group_failed_jobs(by_status)] == [404]
+    monkeypatch.setattr(search, "MAX_GROUPED_JOBS", 2)
+    assert await store.search.group_failed_jobs(of_images) == [
         (None, "no answer", 1, LATER_MS + 6), (503, "it says 503", 1, LATER_MS + 4),
     ]  # fmt: skip
 
@@ -325,7 +325,7 @@ async def test_the_history_is_told_in_steps(store):
         await end(store, made[n], state, started_ms=NOW_MS + started, at_ms=NOW_MS + at)
     await store.jobs.cancel(made[6].id, at_ms=NOW_MS + 2000, expires_ms=LATER_MS)
     await end(store, made[7], at_ms=NOW_MS + 1000)
-    steps = await store.jobs.count_ended("images", NOW_MS + 1000, NOW_MS + 5000, 1000)
+    steps = await store.jobs.count_ended_jobs("images", NOW_MS + 1000, NOW_MS + 5000, 1000)
     assert [replace(step, at_ms=step.at_ms - NOW_MS) for step in steps] == [
         EndedJobs(1000, 2, 1, 0, 30, (990 + 1969 + 1451) // 3),
         EndedJobs(2000, 0, 0, 1, None, None),

@@ -139,7 +139,7 @@ async def test_a_search_goes_through_all_in_windows(store, monkeypatch):
     """What no index has is looked for among some at a time; no page leaves one out or has one
     twice, and no window is larger."""
     monkeypatch.setattr(search, "SCAN_LIMIT", 5)
-    monkeypatch.setattr(search, "MAX_COUNTED", 6)
+    monkeypatch.setattr(search, "MAX_COUNTED_JOBS", 6)
     made = [job(created_ms=NOW_MS + n // 3) for n in range(23)]
     await insert(store, *made)
     for n, one in enumerate(made):
@@ -273,29 +273,29 @@ async def test_a_long_answer_is_read_as_it_was_written(store):
 async def test_an_online_job_is_called_used_and_ended(store):
     """Each step is for who has its permit, and the last attempt of it counts."""
     made = await store.jobs.insert(job(kind="online"))
-    assert await store.attempts.set_called(made.id, 3, at_ms=NOW_MS)
-    assert not await store.attempts.set_called(made.id, 2, at_ms=NOW_MS)
-    assert not await store.attempts.set_used(made.id, 2, at_ms=NOW_MS)
+    assert await store.attempts.mark_called(made.id, 3, at_ms=NOW_MS)
+    assert not await store.attempts.mark_called(made.id, 2, at_ms=NOW_MS)
+    assert not await store.attempts.mark_permit_used(made.id, 2, at_ms=NOW_MS)
     for _ in range(2):
-        assert await store.attempts.set_used(made.id, 3, at_ms=LATER_MS)
-    assert not await store.attempts.set_called(made.id, 4, at_ms=LATER_MS)
+        assert await store.attempts.mark_permit_used(made.id, 3, at_ms=LATER_MS)
+    assert not await store.attempts.mark_called(made.id, 4, at_ms=LATER_MS)
     found = await store.jobs.find(made.id)
     assert (found.state, found.called_ms, found.started_ms, found.attempts, found.fence) == (
         State.PROCESSING, NOW_MS, LATER_MS, 1, 3,
     )  # fmt: skip
     assert await store.attempts.finish(completed(made, fence=3, status=None))
-    assert not await store.attempts.set_used(made.id, 3, at_ms=LATER_MS)
+    assert not await store.attempts.mark_permit_used(made.id, 3, at_ms=LATER_MS)
 
 
 async def test_an_online_job_that_nobody_used_expires(store):
     """One that was used before it was noted that it was called is used; one that is overdue is
     not called."""
     unused, quick = await insert(store, *(job(kind="online") for _ in range(2)))
-    await store.attempts.set_called(unused.id, 3, at_ms=NOW_MS)
+    await store.attempts.mark_called(unused.id, 3, at_ms=NOW_MS)
     assert await store.attempts.finish(replace(completed(unused, fence=3), state=State.EXPIRED))
-    assert await store.attempts.set_used(quick.id, 4, at_ms=NOW_MS)
+    assert await store.attempts.mark_permit_used(quick.id, 4, at_ms=NOW_MS)
     overdue = await store.jobs.insert(job(kind="online", expires_ms=NOW_MS))
-    assert not await store.attempts.set_called(overdue.id, 5, at_ms=NOW_MS)
+    assert not await store.attempts.mark_called(overdue.id, 5, at_ms=NOW_MS)
     states = [(await store.jobs.find(one.id)).state for one in (unused, quick, overdue)]
     assert states == [State.EXPIRED, State.PROCESSING, State.PENDING]
 
@@ -308,7 +308,7 @@ async def test_what_waits_can_be_cancelled_and_what_runs_cannot(store):
     waits, called, runs = await insert(
         store, job(callback_url="https://shop.example/"), job(kind="online"), job()
     )
-    await store.attempts.set_called(called.id, 3, at_ms=NOW_MS)
+    await store.attempts.mark_called(called.id, 3, at_ms=NOW_MS)
     await store.attempts.start([(runs.id, 3)], at_ms=NOW_MS)
     told = [
         await store.jobs.cancel(one.id, at_ms=NOW_MS, expires_ms=LATER_MS)
@@ -316,7 +316,7 @@ async def test_what_waits_can_be_cancelled_and_what_runs_cannot(store):
     ]
     assert told == [True, True, False, False]
     assert await store.attempts.start([(waits.id, 9), (called.id, 9)], at_ms=NOW_MS) == []
-    assert not await store.attempts.set_used(called.id, 3, at_ms=NOW_MS)
+    assert not await store.attempts.mark_permit_used(called.id, 3, at_ms=NOW_MS)
     found = await store.jobs.find_many([waits.id, called.id])
     assert [(one.state, one.ended_ms, one.expires_ms) for one in found.values()] == [
         (State.CANCELLED, NOW_MS, LATER_MS)

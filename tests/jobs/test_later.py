@@ -138,7 +138,7 @@ async def test_an_online_job_is_called_when_it_is_due(here):
     id_ = await here.submit(target, kind="online", delay_s=60)
     here.time.forward(61)
     reply = await target.store.claim(0, target.settings)
-    await here.jobs.record_called(target, reply.claims)
+    await here.jobs.record_calls(target, reply.claims)
     [view] = await views(here, id_)
     assert (view.state, view.permit_expires_ms) == (State.CALLED, here.time() + 5000)
 

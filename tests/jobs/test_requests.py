@@ -11,8 +11,8 @@ from sidecar.http.models import read
 from sidecar.jobs.model import NewJob
 from sidecar.jobs.request import (
     MAX_HEADERS,
-    MAX_PATH,
-    MAX_QUERY,
+    MAX_PATH_LENGTH,
+    MAX_QUERY_LENGTH,
     check_request,
     encode_query,
     make_url,
@@ -63,7 +63,7 @@ def test_ordinary_paths(path):
      "a\nb", "a\0", "a b", "a\tb", "é", "a?b=c", "a%3fb", "a#b", "a%23b", "me@evil.example",
      "@evil.example/", "a;b", "a;jsessionid=1", "a%3Bb", "%252e%252e/", "%25", "a%252fb", "%", "%2",
      "%zz", "%u002e", "%C0%AE%C0%AE/", "%ff", "%EF%BC%8E%EF%BC%8E/a", "%E2%80%A5", "e%CC%81", "a|b",
-     "a<b>", "a{b}", "a^b", "a`b", 'a"b', "[a]", "\ud800", "a" * (MAX_PATH + 1)],
+     "a<b>", "a{b}", "a^b", "a`b", 'a"b', "[a]", "\ud800", "a" * (MAX_PATH_LENGTH + 1)],
 )  # fmt: skip
 def test_paths_that_two_would_read_in_two_ways(path):
     """Are refused: what leaves the target's path, or its host, for anybody who reads them."""
@@ -145,9 +145,9 @@ def test_queries(query, written):
 @pytest.mark.parametrize(
     "query",
     ["a b", "a\r\nHost: evil", "a\0", "a#b", "é", "a=%", "a=%2", "a=%zz", "a=%00", "?a=b", 'a="',
-     "a=<", "a\\b", "a" * (MAX_QUERY + 1), 7, ["a"], {"a": None}, {"a": True}, {"a": {}},
+     "a=<", "a\\b", "a" * (MAX_QUERY_LENGTH + 1), 7, ["a"], {"a": None}, {"a": True}, {"a": {}},
      {"a": [["b"]]}, {1: "a"}, {"a": float("nan")}, {"a": 10**5000}, {"a": "\ud800"}, {"a": "\0"},
-     {"a": "b" * MAX_QUERY}],
+     {"a": "b" * MAX_QUERY_LENGTH}],
 )  # fmt: skip
 def test_queries_that_are_not_allowed(query):
     """One problem says what is wrong."""

@@ -310,12 +310,12 @@ class TargetMachine(StoreMachine):
     @precondition(lambda self: self.seen.ended)
     @rule(limit=st.integers(1, 3))
     def tell_of_the_ended(self, limit):
-        ended = self.run(self.store.read_timed_out(limit))
+        ended = self.run(self.store.read_timed_out_calls(limit))
         assert {(job, why): at for job, why, at in ended}.items() <= {
             key: at // 1000 for key, at in self.model.ended.items()
         }.items()
         assert len(ended) == min(limit, len(self.model.ended))
-        self.run(self.store.forget_timed_out(ended))
+        self.run(self.store.forget_timed_out_calls(ended))
         for job, why, _ in ended:
             del self.model.ended[job, why]
             self.open.discard(job)

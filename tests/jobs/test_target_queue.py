@@ -12,7 +12,7 @@ from sidecar.jobs.redis_keys import JOBS_CHANNEL, TARGET_KEYS, target_key
 from sidecar.jobs.settings import STRICT_SPREAD_S, TargetSettings, read_target
 from sidecar.jobs.store.target_queue import QueuePlace, TargetStore
 from sidecar.jobs.worker.queue_rebuild import make_restored_call
-from sidecar.jobs.worker.target_worker import STRICT_LATE_S
+from sidecar.jobs.worker.target_worker import STRICT_TOLERANCE_S
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import InputError, StoreError, StoreUnavailableError
 from sidecar.storage.redis.breaker import TRIES
@@ -169,7 +169,7 @@ async def test_strict_claims_leave_room_for_late_sends(make, clock):
     assert len(await call(store, **strict)) == 0
     clock.now += 1
     assert len(await call(store, **strict)) == 5
-    assert STRICT_LATE_S < STRICT_SPREAD_S
+    assert STRICT_TOLERANCE_S < STRICT_SPREAD_S
 
 
 @pytest.mark.parametrize(
@@ -492,7 +492,7 @@ async def test_a_permit_is_good_once(make, clock):
     assert await store.end_call("A", claim.fence)
     assert not await store.end_call("A", claim.fence)
     assert await store.use_permit("A", claim.fence, values) == "over"
-    assert await store.read_timed_out() == []
+    assert await store.read_timed_out_calls() == []
 
 
 async def test_permits_end_by_themselves(make, clock):
@@ -506,12 +506,12 @@ async def test_permits_end_by_themselves(make, clock):
     assert await store.use_permit("A", claims[0].fence, values) == "over"
     clock.now += 60 * S
     assert await call(store) == []
-    ended = await store.read_timed_out()
+    ended = await store.read_timed_out_calls()
     assert ended == [
         ("A", "unused", (began + 5 * S) // 1000), ("B", "term", (began + 60 * S) // 1000)
     ]  # fmt: skip
-    await store.forget_timed_out(ended[:1])
-    assert await store.read_timed_out() == ended[1:]
+    await store.forget_timed_out_calls(ended[:1])
+    assert await store.read_timed_out_calls() == ended[1:]
     line, _ = await store.inspect([])
     assert (line.active, line.counters["expired"], line.counters["completed"]) == (0, 1, 1)
 
@@ -600,7 +600,7 @@ async def test_all_that_wait_are_told(make, clock):
     await add(store, *(f"j{n}" for n in range(300)))
     await call(store, 7)
     await store.add([QueueEntry("later", 8, not_before_ms=clock.now // 1000 + 1000)])
-    found = {job async for jobs in store.scan_waiting() for job in jobs}
+    found = {job async for jobs in store.scan_waiting_jobs() for job in jobs}
     assert found == {f"j{n}" for n in range(7, 300)} | {"later"}
 
 
@@ -765,7 +765,7 @@ async def test_redis_is_away(tmp_path):
     asks = (
         store.claim(1, settings()), store.add([QueueEntry("a", 8)]),
         store.use_permit("a", 1, settings()), store.inspect([]),
-        store.read_timed_out(), store.remove("a"), store.renew([("a", 1)]),
+        store.read_timed_out_calls(), store.remove("a"), store.renew([("a", 1)]),
         store.drop([("a", 1)], settings()), store.end_call("a", 1),
     )  # fmt: skip
     for ask in asks:

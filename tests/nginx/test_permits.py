@@ -549,8 +549,8 @@ async def test_an_end_is_tried_again(tmp_path, monkeypatch):
 
 async def test_what_is_too_much_is_let_go(tmp_path, monkeypatch, capsys):
     """The newest, with one warning; the others end."""
-    monkeypatch.setattr(done_log, "MAX_WAITING", 3)
-    monkeypatch.setattr(done_log, "MAX_PARALLEL", 1)
+    monkeypatch.setattr(done_log, "MAX_WAITING_REPORTS", 3)
+    monkeypatch.setattr(done_log, "MAX_PARALLEL_REPORTS", 1)
     ends = Ends()
     async with listen(f"127.0.0.1:{(port := free_port())}", ends):
         with sender(f"127.0.0.1:{port}") as talker:

@@ -1,5 +1,5 @@
 """The endpoint with which nginx checks the permit of an online job. As at /check, a response is
-only a status: 204 lets the request pass, and 403 refuses it, also if the check is not possible."""
+only a status: 204 lets the request pass, and 403 refuses it, even if the check is not possible."""
 
 from collections.abc import AsyncIterator
 
@@ -27,7 +27,7 @@ _WRITES = web.AppKey("writes of used permits", Background)
 
 
 async def finish_writes(app: web.Application) -> AsyncIterator[None]:
-    """Let background writes finish when the application stops. An entry of `cleanup_ctx`."""
+    """Let background writes finish when the application stops. For `cleanup_ctx`."""
     app[_WRITES] = Background()
     yield
     await app[_WRITES].finish(_DRAIN_S)
@@ -36,7 +36,7 @@ async def finish_writes(app: web.Application) -> AsyncIterator[None]:
 async def _record_use(jobs: Jobs, target: Target, permit: Permit) -> None:
     """Write to SQL that a permit was used. Only logs errors, because Redis has recorded the use."""
     try:
-        await jobs.record_used(target, permit.job, permit.fence)
+        await jobs.record_permit_use(target, permit.job, permit.fence)
     except (DatabaseError, StoreError) as error:
         log.warning("use_not_written", target=target.name, job=permit.job, error=str(error))
 

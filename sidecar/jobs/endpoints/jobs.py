@@ -24,7 +24,7 @@ from sidecar.http.problems import ProblemError
 from sidecar.http.quick_response import QuickResponse
 from sidecar.jobs import model, schemas
 from sidecar.jobs.endpoints.long_poll import AWAITED_STATES, JOB_POLLS
-from sidecar.jobs.model import ENDED, Job, JobError, NewJob, State
+from sidecar.jobs.model import ENDED_STATES, Job, JobError, NewJob, State
 from sidecar.jobs.request import check_request, encode_query
 from sidecar.jobs.service import JOBS, JobView
 from sidecar.jobs.targets import Target
@@ -66,7 +66,7 @@ def _convert_job_errors() -> Iterator[None]:
         raise ProblemError(_PROBLEMS[type(error)], detail=str(error)) from None
 
 
-# Many jobs: registered first, because /v1/jobs/{id}… would match their paths ---------------------
+# Endpoints for many jobs are registered first, because /v1/jobs/{id}… would match their paths.
 
 
 @ENDPOINTS.get("/v1/jobs/bulk/reasons", _READS, replies={200: "The reasons."})
@@ -78,7 +78,7 @@ async def list_failure_reasons(
     The newest 1,000 that match the filter are counted, by the last response's status and the error.
     """
     query = params.to_query(_get_visible_owner(request))
-    groups = await request.app[JOBS].store.search.group_failed(query)
+    groups = await request.app[JOBS].store.search.group_failed_jobs(query)
     reasons = [schemas.FailureReason.model_validate(group) for group in groups]
     return schemas.FailureReasons(reasons=reasons, jobs=sum(reason.jobs for reason in reasons))
 
@@ -93,8 +93,7 @@ async def submit_jobs(request: web.Request, body: schemas.SubmitJobs) -> web.Res
 
     If one of the jobs is invalid, none is submitted. Otherwise, each job is submitted as if it were
     sent alone: if the queue is full or its grant was used, only this job is refused. Give each job
-    an `idempotency_key`, so that you can repeat the request if there is no response.
-    """
+    an `idempotency_key`, so that you can repeat the request if there is no response."""
     jobs, owner = request.app[JOBS], owner_of(request)
     checked, problems = list[NewJob](), list[str]()
     if HEADER in request.headers:
@@ -131,9 +130,8 @@ async def retry_jobs(request: web.Request, body: schemas.SelectedJobs) -> schema
 
     Without `ids` and `state`, jobs that failed or expired are retried. One request retries at most
     100 jobs, newest first: send `next` as `after` for more. Jobs that have not ended, or that
-    somebody else has changed meanwhile, are skipped. `dry_run` only counts the jobs.
-    """
-    return await _change_jobs(request, body, request.app[JOBS].retry, ENDED)
+    somebody else has changed meanwhile, are skipped. `dry_run` only counts the jobs."""
+    return await _change_jobs(request, body, request.app[JOBS].retry, ENDED_STATES)
 
 
 @ENDPOINTS.post("/v1/jobs/bulk/cancel", _CHANGES, replies={200: "What was changed or skipped."})
@@ -142,9 +140,8 @@ async def cancel_jobs(request: web.Request, body: schemas.SelectedJobs) -> schem
 
     One request cancels at most 100 jobs, newest first: send `next` as `after` for more. Jobs that
     have ended, or whose call has begun and cannot be aborted, are skipped. `dry_run` only counts
-    the jobs.
-    """
-    return await _change_jobs(request, body, request.app[JOBS].cancel, schemas.NOT_ENDED)
+    the jobs."""
+    return await _change_jobs(request, body, request.app[JOBS].cancel, schemas.NOT_ENDED_STATES)
 
 
 async def _change_jobs(
@@ -156,7 +153,7 @@ async def _change_jobs(
     """Change the selected jobs one by one. Skip jobs whose state does not allow the change."""
     owner, search = _get_visible_owner(request), request.app[JOBS].store.search
     if body.ids is None:
-        default_states = schemas.RETRIED_BY_DEFAULT if states is ENDED else states
+        default_states = schemas.DEFAULT_RETRY_STATES if states is ENDED_STATES else states
         query = body.to_bulk_query(owner, states, default_states)
         if body.dry_run:
             count, after = await search.count(query)
@@ -183,7 +180,7 @@ async def _change_jobs(
             reasons[id_] = "The job is unknown."
         else:
             changed += 1
-    event = "jobs_retried" if states is ENDED else "jobs_cancelled"
+    event = "jobs_retried" if states is ENDED_STATES else "jobs_cancelled"
     log.info(event, changed=changed, skipped=len(reasons), by=owner or find_logged_name(request))
     skipped = [schemas.SkippedJob(id=id_, reason=reason) for id_, reason in reasons.items()]
     return schemas.ChangedJobs(
@@ -202,26 +199,22 @@ async def wait_for_jobs(
 ) -> schemas.JobResults:
     """Get the listed jobs that have ended or are called, and their results.
 
-    With `wait`, the response comes as soon as there is such a job. Send the other ids again.
-    """
+    With `wait`, the response comes as soon as there is such a job. Send the other ids again."""
     jobs, owner, ids = request.app[JOBS], _get_visible_owner(request), list(dict.fromkeys(body.ids))
     rows = await jobs.store.jobs.find_many(ids)
     for id_ in ids:
         if id_ not in rows or owner not in {None, rows[id_].owner}:
             raise UnknownNameError("job", id_)
     polls = request.app[JOB_POLLS]
-    views = await polls.find_awaited([rows[id_] for id_ in ids])
+    views = await polls.find_awaited_jobs([rows[id_] for id_ in ids])
     if params.wait and not views:
         views = await polls.wait_for_any(request, ids, params.wait)
     return schemas.JobResults(jobs=await _make_documents(request, views[:MAX_RESULTS]))
 
 
-# One job ------------------------------------------------------------------------------------------
-
-
 def _check_members(request: web.Request, body: schemas.SubmitJob, invalid: set[str]) -> list[str]:
     """Return problems with the valid members of a submission that has invalid ones."""
-    if "kind" in invalid:  # on it depends which members the job may have
+    if "kind" in invalid:  # the kind decides which members the job may have
         return []
     try:
         target = request.app[JOBS].targets.get(body.target)
@@ -257,8 +250,7 @@ def _check_members(request: web.Request, body: schemas.SubmitJob, invalid: set[s
 async def submit_job(request: web.Request, body: schemas.SubmitJob) -> web.Response:
     """Submit a job.
 
-    The response header `Location` contains the job's path.
-    """
+    The response header `Location` contains the job's path."""
     jobs = request.app[JOBS]
     new = _check_job(body, request.headers, jobs.targets.get(body.target))
     owner = owner_of(request)
@@ -276,8 +268,7 @@ async def list_jobs(request: web.Request, page: schemas.JobsPage) -> schemas.Job
     """List jobs, newest first.
 
     A page may have fewer jobs than `limit`, or none, even if `next` is given: `status` and the
-    beginning of an id are matched against 5,000 jobs at a time.
-    """
+    beginning of an id are matched against 5,000 jobs at a time."""
     query = page.to_query(
         _get_visible_owner(request), after=schemas.parse_after(page.after), limit=page.limit
     )
@@ -306,8 +297,7 @@ async def look_at_job(request: web.Request, params: schemas.FindJob) -> schemas.
 async def get_job_body(request: web.Request, path: schemas.JobPath) -> web.StreamResponse:
     """Get the result's body, as the target sent it.
 
-    The response is also 404 if the job has no stored response.
-    """
+    The response is also 404 if the job has no stored response."""
     jobs = request.app[JOBS]
     job = await jobs.find(path.id, _get_visible_owner(request))
     if not job.has_response:
@@ -354,8 +344,7 @@ async def cancel_job(request: web.Request, path: schemas.JobPath) -> web.Respons
     """Cancel a job.
 
     Idempotent. The response is 409 if the job has ended in another state, or if its call has begun
-    and the target does not allow `abort`.
-    """
+    and the target does not allow `abort`."""
     with _convert_job_errors():
         state = await request.app[JOBS].cancel(path.id, _get_visible_owner(request))
     _log_operator(request, "job_cancelled", path.id)
@@ -376,7 +365,7 @@ async def retry_job(request: web.Request, path: schemas.JobPath) -> web.Response
     with _convert_job_errors():
         job = await jobs.retry(path.id, _get_visible_owner(request))
     _log_operator(request, "job_retried", path.id)
-    return _make_document(await jobs.view_accepted(job)).response(202)
+    return _make_document(await jobs.view_one(job)).response(202)
 
 
 @ENDPOINTS.post(
@@ -388,8 +377,7 @@ async def retry_job(request: web.Request, path: schemas.JobPath) -> web.Response
 async def end_job(request: web.Request, path: schemas.JobPath) -> schemas.JobDocument:
     """Report that an online job's call is over.
 
-    Idempotent.
-    """
+    Idempotent."""
     with _convert_job_errors():
         job = await request.app[JOBS].report_end(path.id, _get_visible_owner(request))
     return _make_document(JobView(job, job.state))
@@ -408,7 +396,7 @@ async def _mark_read(request: web.Request, job: Job) -> None:
 
 
 def _get_visible_owner(request: web.Request) -> str | None:
-    """Return the owner whose jobs the request may see. None for all jobs."""
+    """Return the owner whose jobs the request may see, or None if it may see all jobs."""
     owner = owner_of(request)
     return None if owner.is_operator else owner.name
 
@@ -416,8 +404,8 @@ def _get_visible_owner(request: web.Request) -> str | None:
 async def _make_documents(
     request: web.Request, views: Sequence[JobView]
 ) -> list[schemas.JobDocument]:
-    """Return jobs' documents with the bodies that are not too large for JSON. Record that these
-    were read, unless the client is gone."""
+    """Return the jobs' documents, with result bodies that are not too large for JSON. Record that
+    these results were read, unless the client is gone."""
     jobs, documents, read = request.app[JOBS], list[schemas.JobDocument](), list[Job]()
     for view in views:
         body = None
@@ -451,7 +439,7 @@ def _make_document(view: JobView, body: bytes | None = None) -> schemas.JobDocum
 
 
 def _check_job(body: schemas.SubmitJob, headers: MultiMapping[str], target: Target) -> NewJob:
-    """Convert a body to a job that its target allows. Raises InputError with all problems."""
+    """Return the job in a request's body, if the target allows it. Raises InputError otherwise."""
     problems: list[str] = []
     key = body.idempotency_key
     try:
@@ -499,13 +487,13 @@ def _check_job(body: schemas.SubmitJob, headers: MultiMapping[str], target: Targ
     return new
 
 
-def _add_trace(headers: dict[str, str], sent: MultiMapping[str]) -> dict[str, str]:
-    """Return a job's headers with the trace that they name, or else with that of the submission."""
-    if TRACEPARENT not in sent and not any(name.lower() in TRACE_HEADERS for name in headers):
+def _add_trace(headers: dict[str, str], defaults: MultiMapping[str]) -> dict[str, str]:
+    """Return a job's headers with the trace that they name, or else with that in `defaults`."""
+    if TRACEPARENT not in defaults and not any(name.lower() in TRACE_HEADERS for name in headers):
         return headers
     others = {name: text for name, text in headers.items() if name.lower() not in TRACE_HEADERS}
     named = CIMultiDict((name, text) for name, text in headers.items() if name not in others)
-    return others | read_trace_context(named if TRACEPARENT in named else sent)
+    return others | read_trace_context(named if TRACEPARENT in named else defaults)
 
 
 def _find_time_problems(body: schemas.SubmitJob, now_ms: int) -> list[str]:
@@ -518,7 +506,7 @@ def _find_time_problems(body: schemas.SubmitJob, now_ms: int) -> list[str]:
 
 
 def _make_call(body: schemas.SubmitJob, problems: list[str]) -> dict[str, Any]:
-    """Return the fields of a NewJob's HTTP request. Appends its problems to `problems`."""
+    """Return the fields of a NewJob's HTTP request. Append its problems to `problems`."""
     data, headers, query = b"", dict(body.headers or {}), ""
     if body.body is not None and body.body_base64 is not None:
         problems.append("body: either this or body_base64")

@@ -23,10 +23,10 @@ from sidecar.kit.errors import DatabaseError, StoreError
 from sidecar.kit.tasks import Background
 
 #: The maximum number of reports that wait to be processed. More are dropped.
-MAX_WAITING = 10_000
+MAX_WAITING_REPORTS = 10_000
 #: How many reports are processed at a time. Many, because SQL writes them in batches.
-MAX_PARALLEL = 128
-#: How long a report is retried while Redis or SQL is unavailable, and the pause, in seconds.
+MAX_PARALLEL_REPORTS = 128
+#: How long a report is retried while Redis or SQL is unavailable, and how often, in seconds.
 RETRY_TIME_S = 60.0
 RETRY_PAUSE_S = 1.0
 #: How long a stopping replica waits for reports to be written, in seconds.
@@ -39,22 +39,22 @@ log = structlog.get_logger()
 
 
 def parse_report(data: bytes) -> tuple[str, int | None] | None:
-    """Return a report's permit and its status, if a response came. Return None for other text."""
+    """Return a report's permit and status (None: no response came), or None for other text."""
     match = _REPORT.fullmatch(data)
     return None if match is None else (match[1].decode("ascii"), int(match[2]) or None)
 
 
 class DoneLog:
-    """Ends calls whose end is reported by a datagram on a socket."""
+    """Ends the calls whose end a datagram reports."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
-        self._slots = asyncio.Semaphore(MAX_PARALLEL)
-        self._has_dropped = False
+        self._slots = asyncio.Semaphore(MAX_PARALLEL_REPORTS)
+        self._has_dropped_reports = False
         self.ends = Background()
 
     def handle_report(self, data: bytes) -> None:
-        """Read a datagram, and end its call in the background."""
+        """Read the report in a datagram, and end the reported call in the background."""
         report = parse_report(data)
         if report is None:
             log.debug("unreadable_end", bytes=len(data))
@@ -68,12 +68,12 @@ class DoneLog:
         except PermitError as error:
             log.debug("unbelieved_end", target=target.name, reason=error.reason)
             return
-        if len(self.ends) < MAX_WAITING:
+        if len(self.ends) < MAX_WAITING_REPORTS:
             self.ends.start(self._end_call(target, permit, status))
-        elif not self._has_dropped:
-            self._has_dropped = True
+        elif not self._has_dropped_reports:
+            self._has_dropped_reports = True
             log.warning(
-                "ends_lost", waiting=MAX_WAITING, hint="calls end by their target's timeout"
+                "ends_lost", waiting=MAX_WAITING_REPORTS, hint="calls end by their target's timeout"
             )
 
     async def _end_call(self, target: Target, permit: Permit, status: int | None) -> None:
@@ -94,7 +94,7 @@ class DoneLog:
                     log.exception("end_failed", **log_fields)
                     return
                 else:
-                    self._has_dropped = False
+                    self._has_dropped_reports = False
                     return
 
 

@@ -33,7 +33,7 @@ from sidecar.kit.names import is_plain_name
 #: The number of steps of time in a target's history.
 HISTORY_STEPS = 60
 HOUR_MS = 3_600_000
-#: The fields of a step that count calls.
+#: The fields of a HistoryStep that count calls.
 _CALL_FIELDS = ("calls_completed", "calls_failed", "calls_retried")
 
 log = structlog.get_logger()
@@ -68,8 +68,7 @@ async def change_target(
     For operators. Only admins may create a target, or change `url`, `private`, `headers`,
     `callback_urls`, `callback_secret` or `previous_callback_secret`. If the new `url` is on another
     server, you must send the secret values of `headers` again. All replicas and workers apply
-    the changes within two seconds. They override the configuration until you send DELETE.
-    """
+    the changes within two seconds. They override the configuration until you send DELETE."""
     jobs, changes = request.app[JOBS], body.model_extra or {}
     if not is_plain_name(path.name):
         raise InputError(["a name has lower-case letters, digits, - and _, 48 at most"])
@@ -88,8 +87,7 @@ async def change_target(
 async def restore_target(request: web.Request, path: TargetPath) -> RestoredTarget:
     """Reset a target to its configured settings.
 
-    For operators. A target that is not configured is removed.
-    """
+    For operators. A target that is not configured is removed."""
     jobs = request.app[JOBS]
     target = await jobs.targets.restore(path.name)
     log.info("target_restored", target=path.name, by=find_logged_name(request))
@@ -103,15 +101,14 @@ async def restore_target(request: web.Request, path: TargetPath) -> RestoredTarg
 async def get_target_history(request: web.Request, params: HistoryParameters) -> TargetHistory:
     """Count the ended jobs and the calls of a target, per time step.
 
-    The last step is the one that has just begun.
-    """
+    The last step is the one that has just begun."""
     jobs = request.app[JOBS]
     target = jobs.targets.get(params.name)
     step_ms = params.hours * HOUR_MS // HISTORY_STEPS
     now_ms = target.clock.now_ms()
     begins = [(now_ms // step_ms - number) * step_ms for number in range(HISTORY_STEPS, -1, -1)]
     rows, calls = await asyncio.gather(
-        jobs.store.jobs.count_ended(target.name, begins[0], now_ms + 1, step_ms),
+        jobs.store.jobs.count_ended_jobs(target.name, begins[0], now_ms + 1, step_ms),
         _count_ended_calls(target, [*begins, now_ms + 60_000]),
     )
     by_time = {row.at_ms: row for row in rows}

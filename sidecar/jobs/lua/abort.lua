@@ -1,6 +1,6 @@
 -- Asks the worker of a job to abort the call. The worker gets a wake-up, and reads the request when
 -- it renews its lock.
--- KEYS     jobs/parts/head
+-- KEYS     as in jobs/parts/head
 -- ARGV     4 the job
 -- RETURNS  now; 1 if a worker has the job, else 0
 -- @include "jobs/parts/head"

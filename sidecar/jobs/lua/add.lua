@@ -1,9 +1,11 @@
 -- Adds jobs to the queue, or schedules them for later. Jobs that are already queued, scheduled or
 -- active are left unchanged.
--- KEYS     jobs/parts/head; jobs/parts/rate
--- ARGV     4 to 7 jobs/parts/rate; from 8 on, for each job: its id, its order, 1 if it is online,
---          the earliest time of the call, µs, or ''
--- RETURNS  now and the rest of the queue's state, as it is then; then the jobs' (jobs/parts/look)
+-- KEYS     as in jobs/parts/head and jobs/parts/rate
+-- ARGV     4 to 7 as in jobs/parts/rate
+--          from 8 on, for each job: its id, its order, 1 if it is online, the earliest time of the
+--          call, µs, or ''
+-- RETURNS  what describe_queue() returns (jobs/parts/look), as it is after the change
+--          then for each job what describe_jobs() appends
 -- @include "jobs/parts/look"
 local function run(KEYS, ARGV)
   begin_state(KEYS, ARGV)
@@ -23,8 +25,8 @@ local function run(KEYS, ARGV)
         order_adds[#order_adds + 1], order_adds[#order_adds + 2] = job, order
       else
         line_adds[#line_adds + 1], line_adds[#line_adds + 2] = order, job
-        -- After a rebuild of the queue, jobs submitted from now on must come after these. The order
-        -- of a job in `later` may be a time to come, after which they must not come.
+        -- After a rebuild of the queue, newly submitted jobs must come after these. The orders of
+        -- jobs in `later` do not count, because they may be times in the future.
         target.last_order = math.max(target.last_order or 0, tonumber(order) - order % STEP)
       end
       if is_online == '1' then online_adds[#online_adds + 1] = job end
@@ -36,7 +38,7 @@ local function run(KEYS, ARGV)
   queue.write_all('SADD', ONLINE, online_adds)
   finish_state()
   redis_call('ZREM', RESERVED, unpack(jobs))
-  -- Idle workers sleep until the first job of `later` is due, so they must learn of an earlier one.
+  -- Idle workers sleep until the first job of `later` is due, so they must learn of an earlier job.
   local is_first = added[redis_call('ZRANGE', LINE, 0, 0)[1]]
     or #later_adds > 0 and added[redis_call('ZRANGE', LATER, 0, 0)[1]]
   if is_first then publish(target_name) end

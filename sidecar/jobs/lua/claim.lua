@@ -1,12 +1,14 @@
 -- Calls as many jobs as the target allows, but no more offline jobs than the worker has free slots.
 -- If the first job is offline and the worker has no free slot, the jobs behind it wait too.
--- KEYS     jobs/parts/head; jobs/parts/rate
--- ARGV     4 to 7 jobs/parts/rate  8 the worker's free slots for offline jobs
+-- KEYS     as in jobs/parts/head and jobs/parts/rate
+-- ARGV     4 to 7 as in jobs/parts/rate  8 the worker's free slots for offline jobs
 --          9 the target's limit of concurrent calls  10 1 if the target is paused
 --          11 the duration of a worker's lock, µs  12 the duration of a permit, µs
--- RETURNS  now; 1 if the target is ready; when to claim again, µs (-1: after a wake-up); when Redis
---          was first seen to be empty, µs, or 0; then for each call: job, fence, order, 1 if the
---          job is online, 1 if the call is a trial
+-- RETURNS  now
+--          1 if the target is ready
+--          when to claim again, µs (-1: after a wake-up)
+--          when Redis was first seen to be empty, µs, or 0
+--          then for each call: job, fence, order, 1 if the job is online, 1 if the call is a trial
 -- @include "jobs/parts/call"
 local function run(KEYS, ARGV)
   begin_state(KEYS, ARGV)

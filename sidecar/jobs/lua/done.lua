@@ -1,7 +1,8 @@
 -- Ends calls of online jobs, because their clients or nginx reported the end.
--- KEYS     jobs/parts/head
+-- KEYS     as in jobs/parts/head
 -- ARGV     from 4 on, for each call: job, fence, 1 if it failed
--- RETURNS  now; then for each call: 1 if it was ended; 0 if it does not exist; -2 if it is unknown,
+-- RETURNS  now
+--          then for each call: 1 if it was ended; 0 if it does not exist; -2 if that is unknown,
 --          because the queue was lost and is not rebuilt yet
 -- @include "jobs/parts/breaker"
 local function run(KEYS, ARGV)

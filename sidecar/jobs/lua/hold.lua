@@ -1,8 +1,8 @@
--- Makes jobs active again after Redis lost the queue, because a worker may still make the call, or
--- a client may still have the permit.
--- KEYS     jobs/parts/head
--- ARGV     from 4 on, for each job: its id, fence, order, how long it is active, µs, the state of
---          its call (r, c or u, see read_fact)
+-- Makes jobs active again after Redis lost the queue, because workers may still be making the
+-- calls, or clients may still have the permits.
+-- KEYS     as in jobs/parts/head
+-- ARGV     from 4 on, for each job: its id, its fence, its order, how long it stays active, µs, the
+--          state of its call (r, c or u, as in read_fact)
 -- RETURNS  now
 -- @include "jobs/parts/state"
 local function run(KEYS, ARGV)

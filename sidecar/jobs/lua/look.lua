@@ -1,7 +1,8 @@
 -- Reads the state of the target's queue and of some jobs. Changes nothing.
--- KEYS     jobs/parts/head; jobs/parts/rate
--- ARGV     4 to 7 jobs/parts/rate; from 8 on the ids of the jobs
--- RETURNS  now and the rest of the queue's state; then the jobs' (jobs/parts/look)
+-- KEYS     as in jobs/parts/head and jobs/parts/rate
+-- ARGV     4 to 7 as in jobs/parts/rate; from 8 on the ids of the jobs
+-- RETURNS  what describe_queue() returns (jobs/parts/look)
+--          then for each job what describe_jobs() appends
 -- @include "jobs/parts/look"
 local function run(KEYS, ARGV)
   begin_state(KEYS, ARGV)

@@ -1,8 +1,8 @@
 -- Marks a target as ready after its queue was rebuilt. Calls begin after a delay. If the target is
 -- ready already, nothing changes.
--- KEYS     jobs/parts/head
+-- KEYS     as in jobs/parts/head
 -- ARGV     4 the delay, µs  5 when the queue was first seen to be lost, µs, or ''
--- RETURNS  now; 1, or 0 if the queue was lost again since
+-- RETURNS  now; 1 if the target is ready, 0 if the queue was lost again meanwhile
 -- @include "jobs/parts/head"
 local function run(KEYS, ARGV)
   begin_target(KEYS, ARGV)

@@ -1,15 +1,20 @@
 -- Ends the calls of workers, except calls whose lock another worker has by now.
--- KEYS     jobs/parts/head
--- ARGV     4 1 to wake the other workers, because this one will not claim again
---          then for each call: job, fence, outcome (answered; rejected: answered, but the job
---          failed; failed; busy: the target asked to wait; gone: no call was made), duration, µs,
---          when to retry, µs, or '', until when the target is held, µs, or '', break_after
+-- KEYS     as in jobs/parts/head
+-- ARGV     4 1 to wake the other workers, because this worker will not claim again
+--          then for each call:
+--          job
+--          fence
+--          outcome, as in CallOutcome (jobs/model.py)
+--          duration, µs
+--          when to retry, µs, or ''
+--          the time until which the target is held, µs, or ''
+--          the setting break_after
 -- RETURNS  now; then for each call: 1 if it was ended, 0 if another worker has the lock
 -- @include "jobs/parts/breaker"
 local WIDTH, AFTER_TRIAL_US = 7, 1000000
 
--- Counts a call by its outcome. Returns true if other workers must be woken, because this closed
--- the breaker.
+-- Counts a call by its outcome. Returns true if that closed the breaker, so that other workers must
+-- be woken.
 local function record_outcome(outcome, took_us, is_trial, break_after)
   if outcome == 'answered' or outcome == 'rejected' then
     count(outcome == 'answered' and 'completed' or 'failed')

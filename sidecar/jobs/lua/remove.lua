@@ -1,5 +1,5 @@
 -- Removes a job that waits, is being submitted, or has not used its permit. A running job stays.
--- KEYS     jobs/parts/head
+-- KEYS     as in jobs/parts/head
 -- ARGV     4 the job
 -- RETURNS  now; 1 if the job was removed, else 0
 -- @include "jobs/parts/head"

@@ -1,9 +1,10 @@
 -- Extends the locks of workers.
--- KEYS     jobs/parts/head
+-- KEYS     as in jobs/parts/head
 -- ARGV     4 how long the locks last from now, µs; then for each lock: job, fence
--- RETURNS  now; then for each lock: 1 if the worker has it; 2 if the worker must abort the call;
---          0 if it is lost. A lock that is missing because the queue was lost counts as
---          the worker's (1), because no job is called until the queue is rebuilt
+-- RETURNS  now
+--          then for each lock: 1 if the worker has it; 2 if the worker must abort the call; 0 if
+--          the lock is lost. A lock that is missing because the queue was lost counts as the
+--          worker's (1), because no job is called until the queue is rebuilt
 -- @include "jobs/parts/state"
 local function run(KEYS, ARGV)
   begin_state(KEYS, ARGV)

@@ -1,14 +1,18 @@
 -- Gives each job that is being submitted its order, and reserves a place in the queue for it.
--- KEYS     jobs/parts/head
--- ARGV     4 how long a reservation lasts, µs; then for each job: its id, how many jobs may wait or
---          '', its class or '', the target's classes as JSON (head_start in seconds, and priority,
---          by name) or '', when it is due, µs, if it must wait until then, or ''
+-- KEYS     as in jobs/parts/head
+-- ARGV     4 how long a reservation lasts, µs
+--          then for each job:
+--          its id
+--          how many jobs may wait, or '' for no limit
+--          its class, or ''
+--          the target's classes by name, JSON, each with head_start (s) and priority, or ''
+--          the earliest time of its call, µs, or ''
 -- RETURNS  now; then for each job its order, or '' if the queue is full
 -- @include "jobs/parts/state"
 local WIDTH = 5
 
--- Returns the order of a job of this class with this arrival. A class that the target does not have
--- has no effect.
+-- Returns the order of a job of this class that arrived at this time, µs. A class that the target
+-- does not have has no effect.
 local function compute_order(arrival, class, classes)
   local rules = classes[class]
   if not rules then return arrival end
@@ -30,7 +34,7 @@ local function run(KEYS, ARGV)
       replies[#replies + 1] = ''
     else
       waiting = waiting + 1
-      -- A job that must wait arrives when it is due. The orders of several may then be equal.
+      -- A job that must wait counts as arriving when it is due. Such jobs may have equal orders.
       local arrival = tonumber(due) and math.ceil(tonumber(due) / STEP) * STEP
       if not arrival then
         arrival = next_arrival_after(target.last_order, now)

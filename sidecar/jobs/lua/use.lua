@@ -1,11 +1,14 @@
--- Uses permits. A permit can be used once. From then on, its call is active until it ends or times
--- out.
--- KEYS     jobs/parts/head
+-- Uses permits. A permit can be used once. From then on, its call is active until the call ends or
+-- times out.
+-- KEYS     as in jobs/parts/head
 -- ARGV     from 4 on, for each permit: job, fence, how long the call may take (its term), µs, the
 --          id of the request that uses the permit, or ''
--- RETURNS  now; then for each permit: 1 if the client may make the call (or the same request used
---          the permit before); 0 if another request used it; -1 if the permit is not valid any
---          more; -2 if that is unknown, because the queue was lost and is not rebuilt yet
+-- RETURNS  now
+--          then for each permit one of:
+--          1   the client may make the call, or the same request used the permit before
+--          0   another request used the permit
+--          -1  the permit is not valid any more
+--          -2  unknown, because the queue was lost and is not rebuilt yet
 -- @include "jobs/parts/state"
 local function run(KEYS, ARGV)
   begin_state(KEYS, ARGV)

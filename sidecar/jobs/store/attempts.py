@@ -1,5 +1,5 @@
 """Records attempts of jobs in SQL, for workers and reconcilers. Only the attempt with a job's
-latest `fence` may write: an older one was too slow, and another worker has the job by now."""
+latest `fence` may write: an older attempt was too slow, and another worker has the job by now."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from sidecar.jobs.model import (
     ACTIVE_STATES,
-    ENDED,
+    ENDED_STATES,
     WAITING_STATES,
     AttemptEnd,
     Job,
@@ -26,11 +26,11 @@ from sidecar.storage.sql.transactions import Transactions, isolate_errors
 BATCH_LIMIT = 200
 #: The maximum length of an error text in the database, in characters.
 _MAX_ERROR_LENGTH = 1000
-_UPDATE = update(jobs).where(jobs.c.id == bindparam("job_id"))
-_DELETE_STALE = delete(chunks).where(
+_UPDATE_JOB = update(jobs).where(jobs.c.id == bindparam("job_id"))
+_DELETE_CHUNKS = delete(chunks).where(
     chunks.c.job == bindparam("job_id"), chunks.c.fence != bindparam("latest_fence")
 )
-_WAITING = select(
+_SELECT_ENTRIES = select(
     jobs.c.id, jobs.c.queue_order, jobs.c.kind == "online", jobs.c.not_before_ms
 ).order_by(jobs.c.queue_order, jobs.c.id)
 
@@ -43,9 +43,7 @@ class AttemptRepository:
         self._upsert_chunk = transactions.upsert(chunks)
         self._endings = CallBatcher(partial(isolate_errors, self._finish), limit=BATCH_LIMIT)
 
-    # Waiting and running jobs -----------------------------------------------------------------
-
-    async def list_waiting(
+    async def list_waiting_jobs(
         self,
         target: str,
         after: tuple[int, str] | None,
@@ -53,9 +51,9 @@ class AttemptRepository:
         *,
         before_ms: int | None = None,
     ) -> list[QueueEntry]:
-        """Return a page of a target's pending jobs that were submitted before `before_ms`, in their
+        """Return a page of a target's pending jobs that were submitted before `before_ms`, in queue
         order. `after` is the order and id of the last job on the previous page."""
-        query = _WAITING.where(jobs.c.target == target, jobs.c.state == State.PENDING)
+        query = _SELECT_ENTRIES.where(jobs.c.target == target, jobs.c.state == State.PENDING)
         if after is not None:
             order, id_ = after
             later = (jobs.c.queue_order > order) | (jobs.c.id > id_)
@@ -64,14 +62,14 @@ class AttemptRepository:
             query = query.where(jobs.c.created_ms < before_ms)
         return [QueueEntry(*row) for row in await self._transactions.read(query.limit(limit))]
 
-    async def list_running(self, target: str) -> list[Job]:
+    async def list_running_jobs(self, target: str) -> list[Job]:
         """Return a target's jobs that are called or processing, without their bodies."""
         query = FIND.where(jobs.c.target == target, jobs.c.state.in_(ACTIVE_STATES))
         rows = await self._transactions.read(query.order_by(jobs.c.queue_order))
         return [to_job(row) for row in rows]
 
     async def find_busy_targets(self, targets: Iterable[str]) -> set[str]:
-        """Return those of the targets that have waiting or running jobs."""
+        """Return which of the targets have waiting or running jobs."""
         if not (names := list(targets)):
             return set()
         states = WAITING_STATES | ACTIVE_STATES
@@ -93,12 +91,10 @@ class AttemptRepository:
         last_ms: int | None = max((ms for (ms,) in rows if ms is not None), default=None)
         if last_ms is None:
             return None
-        # Calls that began later must also have ended later, so this reads few rows.
+        # Calls that began later must also have ended later, so this query reads few rows.
         later = select(func.max(jobs.c.started_ms)).where(of_target, jobs.c.ended_ms >= last_ms)
         [(latest_ms,)] = await self._transactions.read(later)
         return max(last_ms, int(latest_ms or 0))
-
-    # Attempts ---------------------------------------------------------------------------------
 
     async def start(self, claims: Sequence[tuple[str, int]], *, at_ms: int) -> list[Job]:
         """Start claimed jobs, given as (id, fence), and return the started jobs with their bodies.
@@ -129,7 +125,7 @@ class AttemptRepository:
                 if current.state is State.PROCESSING and current.fence == fence:
                     claimed.append(current)
             if started:
-                await connection.execute(_UPDATE, started)
+                await connection.execute(_UPDATE_JOB, started)
             return claimed
 
         return await self._transactions.write(work)
@@ -137,7 +133,7 @@ class AttemptRepository:
     async def finish(self, ending: AttemptEnd) -> bool:
         """Write an attempt's ending. Return False if another attempt has the job. Idempotent."""
         is_written = await self._endings.submit(ending)
-        if is_written is None:  # wait for the lock, in a transaction of its own
+        if is_written is None:  # locked: wait for it in a separate transaction
             write = partial(self._write_endings, batch=[ending], waits=True)
             [is_written] = await self._transactions.write(write)
         return bool(is_written)
@@ -148,8 +144,8 @@ class AttemptRepository:
     async def _write_endings(
         self, connection: AsyncConnection, batch: Sequence[AttemptEnd], *, waits: bool = False
     ) -> list[bool | None]:
-        """Write the ends of attempts. Return for each True, or False if another attempt has the
-        job, or None if another transaction has locked the job (only without `waits`)."""
+        """Write the endings of attempts. For each, return True, False if another attempt has the
+        job, or None if another transaction has locked the job and `waits` is False."""
         ids = {ending.id for ending in batch}
         jobs_by_id = {job.id: job for job in await lock_jobs(connection, [*ids], waits=waits)}
         locked_ids: set[str] = set()
@@ -166,12 +162,12 @@ class AttemptRepository:
             if job.state not in ACTIVE_STATES:
                 continue
             job.state = ending.state
-            written.append({"job_id": job.id, **_make_values(ending, job)})
+            written.append({"job_id": job.id, **_make_ending_values(ending, job)})
             if ending.body:
                 bodies.append(_make_chunk_row(job.id, job.fence, 0, ending.body))
             if job.attempts > 1 and job.is_ended:
                 stale.append({"job_id": job.id, "latest_fence": job.fence})
-        statements = (_UPDATE, written), (self._upsert_chunk, bodies), (_DELETE_STALE, stale)
+        statements = (_UPDATE_JOB, written), (self._upsert_chunk, bodies), (_DELETE_CHUNKS, stale)
         for statement, rows in statements:
             if rows:
                 await connection.execute(statement, rows)
@@ -190,7 +186,7 @@ class AttemptRepository:
 
         return await self._transactions.write(work)
 
-    async def set_called(self, id_: str, fence: int, *, at_ms: int) -> bool:
+    async def mark_called(self, id_: str, fence: int, *, at_ms: int) -> bool:
         """Record that an online job was called. Return False if the job has expired, or is neither
         pending nor called. Idempotent."""
         is_pending = and_(jobs.c.state == State.PENDING, jobs.c.expires_ms > at_ms)
@@ -200,7 +196,7 @@ class AttemptRepository:
             change.values(state=State.CALLED, called_ms=at_ms, fence=fence, not_before_ms=None)
         )
 
-    async def set_used(self, id_: str, fence: int, *, at_ms: int) -> bool:
+    async def mark_permit_used(self, id_: str, fence: int, *, at_ms: int) -> bool:
         """Record that a permit was used, so that the call has begun. Return False if the job has
         ended, or has a later permit. Idempotent."""
         is_called = and_(jobs.c.state == State.CALLED, jobs.c.fence <= fence)
@@ -217,9 +213,9 @@ def _make_chunk_row(id_: str, fence: int, number: int, data: bytes) -> dict[str,
     return {"job": id_, "fence": fence, "number": number, "data": data}
 
 
-def _make_values(ending: AttemptEnd, job: Job) -> dict[str, Any]:
+def _make_ending_values(ending: AttemptEnd, job: Job) -> dict[str, Any]:
     """Return the columns that an ending changes in its job's row."""
-    has_ended = ending.state in ENDED
+    has_ended = ending.state in ENDED_STATES
     # An error may quote a response, with characters that a text column refuses.
     error = ending.error[:_MAX_ERROR_LENGTH].replace("\0", "").encode(errors="replace").decode()
     return {

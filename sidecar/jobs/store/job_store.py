@@ -52,7 +52,6 @@ class TargetRepository:
         return {row.name: row.settings for row in rows}
 
     async def put(self, name: str, settings: str, at_ms: int) -> None:
-        """Insert or replace a target's settings."""
         row = {"name": name, "settings": settings, "changed_ms": at_ms}
         await self._transactions.change(self._upsert, row)
 

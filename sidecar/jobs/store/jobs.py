@@ -25,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from sidecar.jobs.model import (
-    ENDED,
+    ENDED_STATES,
     ID_LENGTH,
     WAITING_STATES,
     EndedJobs,
@@ -36,7 +36,7 @@ from sidecar.jobs.model import (
 from sidecar.jobs.store.tables import (
     FIND,
     ID_OR_NAME,
-    SUBMITTED_NAMES,
+    SUBMITTED_COLUMNS,
     chunks,
     jobs,
     make_ended_values,
@@ -52,8 +52,8 @@ BATCH_LIMIT = 200
 _MAX_IDS = 500
 #: How many parts of a body are read at a time.
 _PARTS_PER_READ = 4
-#: How often inserting a job is tried while the earlier job with its key is being removed.
-_TRIES = 3
+#: How often to try to insert a job while the earlier job with its key is being removed.
+_MAX_INSERT_TRIES = 3
 #: The values that a retried job is reset to.
 _RESET_VALUES: dict[str, Any] = {
     **dict.fromkeys(("status", "ended_ms", "called_ms", "not_before_ms", "read_ms", "callback_ms")),
@@ -64,16 +64,14 @@ _RESET_VALUES: dict[str, Any] = {
 #: The maximum number of jobs that a search without an index reads for one page.
 SCAN_LIMIT = 5000
 #: The maximum number of jobs that a search counts.
-MAX_COUNTED = 10_000
+MAX_COUNTED_JOBS = 10_000
 #: The maximum numbers of failed jobs that are grouped, and of groups.
-MAX_GROUPED, MAX_GROUPS = 1000, 50
+MAX_GROUPED_JOBS, MAX_GROUPS = 1000, 50
 
-_NEWEST = (jobs.c.created_ms.desc(), jobs.c.id.desc())
+_ORDER = (jobs.c.created_ms.desc(), jobs.c.id.desc())
 
 
 class JobRepository:
-    """Reads and writes the rows of jobs."""
-
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
         self._inserts = CallBatcher(partial(isolate_errors, self._insert), limit=BATCH_LIMIT)
@@ -81,8 +79,8 @@ class JobRepository:
 
     @cached_property
     def _add_jobs(self) -> PreparedInsert:
-        # Not before a connection was opened, because the statement depends on the server's version.
-        return self._transactions.prepare_insert_ignore(jobs, SUBMITTED_NAMES)
+        # Built on first use: the statement needs the server's version, known once connected.
+        return self._transactions.prepare_insert_ignore(jobs, SUBMITTED_COLUMNS)
 
     async def insert(self, job: Job) -> Job:
         """Insert a job and return it, or return its owner's job with the same idempotency key."""
@@ -92,9 +90,9 @@ class JobRepository:
         # Sorted, so that two batches with the same keys do not deadlock.
         keys = sorted({_get_owner_and_key(job) for job in batch if job.idempotency_key})
         ordered = sorted(batch, key=_get_owner_and_key)
-        # Reads only ids, which are in the index, because most jobs were inserted just before.
+        # Reads only ids, which the index has, because most of the jobs were inserted just now.
         columns = (jobs.c.owner, jobs.c.idempotency_key, jobs.c.id)
-        ids_of_keys = select(*columns).where(_has_one_of(keys))
+        ids_of_keys = select(*columns).where(_has_any_key(keys))
 
         async def work(connection: AsyncConnection) -> list[Job | None]:
             await self._add_jobs.execute(connection, ordered)
@@ -112,13 +110,11 @@ class JobRepository:
             )
             return [jobs_by_id.get(id_) for id_ in reply_ids]
 
-        for _ in range(_TRIES):
+        for _ in range(_MAX_INSERT_TRIES):
             replies = await self._transactions.write(work)
             if None not in replies:
                 return cast("list[Job]", replies)
         raise DatabaseError("the job that has this idempotency_key was removed meanwhile")
-
-    # Finding ----------------------------------------------------------------------------------
 
     async def find(self, id_: str) -> Job | None:
         """Return a job without its body, or None if there is no such job."""
@@ -129,7 +125,7 @@ class JobRepository:
         return await self._keys.submit((owner, key))
 
     async def _find_by_keys(self, batch: Sequence[tuple[str, str]]) -> list[Job | None]:
-        rows = await self._transactions.read(FIND.where(_has_one_of(sorted(set(batch)))))
+        rows = await self._transactions.read(FIND.where(_has_any_key(sorted(set(batch)))))
         found = {_get_owner_and_key(job): job for job in map(to_job, rows)}
         return [found.get(pair) for pair in batch]
 
@@ -139,7 +135,7 @@ class JobRepository:
         return bytes(rows[0].body) if rows else b""
 
     async def find_many(self, ids: Iterable[str]) -> dict[str, Job]:
-        """Return the jobs with these ids, as far as they exist, by id and without their bodies."""
+        """Return the existing jobs among these ids, by id and without their bodies."""
         jobs_by_id: dict[str, Job] = {}
         valid_ids = [id_ for id_ in ids if ID_OR_NAME.match(id_)]
         for start in range(0, len(valid_ids), _MAX_IDS):
@@ -155,7 +151,7 @@ class JobRepository:
             rows = await self._transactions.read(
                 select(chunks.c.number, chunks.c.data)
                 .join(jobs, and_(jobs.c.id == chunks.c.job, jobs.c.fence == chunks.c.fence))
-                .where(jobs.c.id == id_, jobs.c.state.in_(ENDED), chunks.c.number > last)
+                .where(jobs.c.id == id_, jobs.c.state.in_(ENDED_STATES), chunks.c.number > last)
                 .order_by(chunks.c.number)
                 .limit(_PARTS_PER_READ)
             )
@@ -164,8 +160,6 @@ class JobRepository:
             if len(rows) < _PARTS_PER_READ:
                 return
             last = rows[-1].number
-
-    # Counting ---------------------------------------------------------------------------------
 
     async def count_by_state(
         self, target: str | None = None, states: Iterable[State] = State
@@ -179,10 +173,10 @@ class JobRepository:
         rows = await self._transactions.read(query.group_by(jobs.c.target, jobs.c.state))
         return {(name, state): number for name, state, number in rows}
 
-    async def count_ended(
+    async def count_ended_jobs(
         self, target: str, since_ms: int, until_ms: int, step_ms: int
     ) -> list[EndedJobs]:
-        """Count a target's jobs that ended in a period, by steps of `step_ms`. Omits empty ones."""
+        """Count a target's jobs that ended in a period, by time steps. Omits steps without jobs."""
         # Literals, because PostgreSQL would not see that a parameter is the same in GROUP BY.
         since: Any = literal_column(str(int(since_ms)))
         step: Any = literal_column(str(int(step_ms)))
@@ -190,9 +184,9 @@ class JobRepository:
         query = (
             select(
                 begins.label("at_ms"),
-                _jobs_in_states_expr(State.COMPLETED),
-                _jobs_in_states_expr(State.FAILED),
-                _jobs_in_states_expr(State.CANCELLED, State.EXPIRED),
+                _count_jobs_in_states(State.COMPLETED),
+                _count_jobs_in_states(State.FAILED),
+                _count_jobs_in_states(State.CANCELLED, State.EXPIRED),
                 func.avg(jobs.c.started_ms - jobs.c.created_ms),
                 func.avg(jobs.c.ended_ms - jobs.c.started_ms),
             )
@@ -201,8 +195,6 @@ class JobRepository:
         )
         rows = sorted(await self._transactions.read(query), key=lambda row: row.at_ms)
         return [EndedJobs(*map(_to_int, row)) for row in rows]
-
-    # Changing ---------------------------------------------------------------------------------
 
     async def cancel(self, id_: str, *, at_ms: int, expires_ms: int) -> bool:
         """Cancel a job. Return False if the job no longer waits for its call."""
@@ -213,7 +205,7 @@ class JobRepository:
     async def retry(self, id_: str, *, order: int, at_ms: int, expires_ms: int) -> bool:
         """Reset an ended job to pending, with all retries left and without its result. Return False
         if the job has not ended, or is due to be deleted."""
-        conditions = (jobs.c.id == id_, jobs.c.state.in_(ENDED), jobs.c.expires_ms > at_ms)
+        conditions = (jobs.c.id == id_, jobs.c.state.in_(ENDED_STATES), jobs.c.expires_ms > at_ms)
         changes = {"state": State.PENDING, "queue_order": order, "expires_ms": expires_ms}
         reset = update(jobs).where(*conditions).values({**_RESET_VALUES, **changes})
 
@@ -231,14 +223,14 @@ class JobRepository:
             (jobs.c.expires_ms < expires_ms, jobs.c.expires_ms),
             else_=literal(expires_ms, BigInteger),
         )
-        is_unread = (jobs.c.id == id_, jobs.c.state.in_(ENDED), jobs.c.read_ms.is_(None))
+        is_unread = (jobs.c.id == id_, jobs.c.state.in_(ENDED_STATES), jobs.c.read_ms.is_(None))
         await self._transactions.change(
             update(jobs).where(*is_unread).values(read_ms=at_ms, expires_ms=earlier)
         )
 
 
-def _has_one_of(keys: Sequence[tuple[str, str]]) -> ColumnElement[bool]:
-    """Return the condition of jobs with one of these pairs of owner and key, which are sorted."""
+def _has_any_key(keys: Sequence[tuple[str, str]]) -> ColumnElement[bool]:
+    """Return the condition that a job has one of these (owner, key) pairs, which are sorted."""
     # One IN for each owner, because MariaDB would read all rows for an IN of pairs.
     conditions = (
         and_(jobs.c.owner == owner, jobs.c.idempotency_key.in_([key for _, key in pairs]))
@@ -251,33 +243,33 @@ def _get_owner_and_key(job: Job) -> tuple[str, str]:
     return (job.owner, job.idempotency_key) if job.idempotency_key else ("", "")
 
 
-def _jobs_in_states_expr(*states: State) -> Any:
+def _count_jobs_in_states(*states: State) -> Any:
     return func.sum(case((jobs.c.state.in_(states), 1), else_=0))
 
 
 def _to_int(value: Any) -> Any:
-    """Round a number of the database, unless it is None. A mean below 0 is 0: it comes from the
-    clocks of two processes."""
+    """Return a number from the database, rounded, or None. A mean below 0, which two processes'
+    clocks can cause, becomes 0."""
     return None if value is None else max(0, round(value))
 
 
 class JobSearch:
     """Searches for jobs. Indexes cover the owner, target and time, but not the status of the last
-    response or the beginning of an id. A search for one of those scans jobs: at most SCAN_LIMIT of
-    them for one page, so that no search reads all of a large table."""
+    response or the beginning of an id. A search for such a status or id scans jobs: at most
+    SCAN_LIMIT for one page, so that no search reads all of a large table."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     async def find_page(self, query: JobQuery) -> tuple[list[Job], tuple[int, str] | None]:
-        """Return a page of jobs without bodies, and the next page's `after`, or None. A
-        search that has to scan may return less than its limit, or nothing, before the last."""
+        """Return a page of jobs without bodies, and the next page's `after`, or None if it is the
+        last. If a search has to scan, earlier pages may also be shorter than its limit or empty."""
         end = await self._find_scan_end(query)
         conditions = _make_conditions(query, end)
         # The subquery reads only the index. Otherwise MariaDB would read all rows of earlier pages.
-        ids = select(jobs.c.id).where(*conditions).order_by(*_NEWEST).limit(query.limit).subquery()
+        ids = select(jobs.c.id).where(*conditions).order_by(*_ORDER).limit(query.limit).subquery()
         rows = await self._transactions.read(
-            FIND.join(ids, ids.c.id == jobs.c.id).order_by(*_NEWEST)
+            FIND.join(ids, ids.c.id == jobs.c.id).order_by(*_ORDER)
         )
         page = [to_job(row) for row in rows]
         if len(page) == query.limit:
@@ -285,27 +277,27 @@ class JobSearch:
         return page, end
 
     async def count(self, query: JobQuery) -> tuple[int, tuple[int, str] | None]:
-        """Count jobs: at most MAX_COUNTED, or only those among SCAN_LIMIT jobs if the search has to
+        """Count jobs: at most MAX_COUNTED_JOBS, or only among SCAN_LIMIT jobs if the search has to
         scan. Return the number, and the `after` of the next count, or None if no jobs are left."""
         if query.needs_scan:
             end = await self._find_scan_end(query)
         else:
-            end = await self._find_nth(_make_conditions(query), MAX_COUNTED)
+            end = await self._find_nth_job(_make_conditions(query), MAX_COUNTED_JOBS)
         [row] = await self._transactions.read(
             select(func.count()).select_from(jobs).where(*_make_conditions(query, end))
         )
         return int(row[0]), end
 
-    async def group_failed(self, query: JobQuery) -> list[Row[Any]]:
-        """Group the failed jobs of a search, the newest MAX_GROUPED at most, by their last status
-        and error. Return what a FailureReason has (schemas.py) of the MAX_GROUPS largest groups."""
+    async def group_failed_jobs(self, query: JobQuery) -> list[Row[Any]]:
+        """Group the newest failed jobs of a search, at most MAX_GROUPED_JOBS, by last status and
+        error. Return the fields of FailureReason (schemas.py) for the MAX_GROUPS largest groups."""
         query = replace(query, states=frozenset({State.FAILED}))
         end = await self._find_scan_end(query)
         newest = (
             select(jobs.c.status, jobs.c.error, jobs.c.ended_ms)
             .where(*_make_conditions(query, end))
-            .order_by(*_NEWEST)
-            .limit(MAX_GROUPED)
+            .order_by(*_ORDER)
+            .limit(MAX_GROUPED_JOBS)
             .subquery()
         )
         count, last_ms = func.count().label("jobs"), func.max(newest.c.ended_ms).label("last_ms")
@@ -317,19 +309,19 @@ class JobSearch:
         )
 
     async def _find_scan_end(self, query: JobQuery) -> tuple[int, str] | None:
-        """Return (created_ms, id) of the last job that a search without an index may read. None if
-        it may read all that are left, or if an index covers the search."""
+        """Return (created_ms, id) of the last job that a search without an index may read, or None
+        if the search may read all remaining jobs, or an index covers it."""
         if not query.needs_scan:
             return None
-        return await self._find_nth(_make_indexed_conditions(query), SCAN_LIMIT)
+        return await self._find_nth_job(_make_indexed_conditions(query), SCAN_LIMIT)
 
-    async def _find_nth(
+    async def _find_nth_job(
         self, conditions: list[ColumnElement[bool]], n: int
     ) -> tuple[int, str] | None:
         query = (
             select(jobs.c.created_ms, jobs.c.id)
             .where(*conditions)
-            .order_by(*_NEWEST)
+            .order_by(*_ORDER)
             .offset(n - 1)
             .limit(1)
         )
@@ -338,7 +330,7 @@ class JobSearch:
 
 
 def _make_indexed_conditions(query: JobQuery) -> list[ColumnElement[bool]]:
-    """Return those conditions of a search that indexes cover."""
+    """Return the conditions of a search that indexes cover."""
     columns: dict[str, Any] = {"owner": query.owner, "target": query.target}
     if len(query.id) == ID_LENGTH:
         columns["id"] = query.id

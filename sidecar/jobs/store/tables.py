@@ -88,7 +88,7 @@ jobs = Table(
     Column("callback_ms", BigInteger),
     Column("callback_tries", Integer, nullable=False),
     Column("body", blob_type, nullable=False),
-    # Many jobs have no key, because NULLs do not violate a unique index.
+    # Many jobs may have no key: NULLs do not violate a unique index.
     Index("ux_waitroom_jobs_key", "owner", "idempotency_key", unique=True),
     Index("ix_waitroom_jobs_line", "target", "state", "queue_order", "id"),
     Index("ix_waitroom_jobs_expires", "state", "expires_ms"),
@@ -123,10 +123,9 @@ targets = Table(
 #: The pattern of ids and names. Databases refuse queries for some other strings.
 ID_OR_NAME = re.compile(r"[A-Za-z0-9_-]{1,48}\Z")
 _COLUMN_NAMES = tuple(field.name for field in fields(Job))
-_NULL_AT_FIRST = {"called_ms", "started_ms", "ended_ms", "status", "read_ms", "callback_ms"}
-#: The columns of a submitted job. Those that are NULL until later are left out, because each costs
-#: time in each insert.
-SUBMITTED_NAMES = tuple(name for name in _COLUMN_NAMES if name not in _NULL_AT_FIRST)
+_INITIAL_NULLS = {"called_ms", "started_ms", "ended_ms", "status", "read_ms", "callback_ms"}
+#: The columns that an insert sets. It omits those that are NULL at first, because each costs time.
+SUBMITTED_COLUMNS = tuple(name for name in _COLUMN_NAMES if name not in _INITIAL_NULLS)
 #: The queries that select jobs, without and with the bodies of their requests.
 FIND = select(*(jobs.c[name] for name in _COLUMN_NAMES if name != "body"))
 FIND_WITH_BODY = select(*(jobs.c[name] for name in _COLUMN_NAMES))
@@ -140,8 +139,8 @@ def to_job(row: Row[Any]) -> Job:
 async def lock_jobs(
     connection: AsyncConnection, ids: list[str], *, waits: bool = False
 ) -> list[Job]:
-    """Lock jobs, and return them without their bodies. Unless this `waits`, it skips jobs that
-    another transaction has locked, so that they do not stop the others. All transactions lock jobs
+    """Lock jobs, and return them without their bodies. Unless `waits` is True, skip jobs that
+    another transaction has locked, so that they do not delay the others. All transactions lock jobs
     in the order of their ids, so that no two transactions deadlock."""
     query = FIND.where(jobs.c.id.in_(ids)).order_by(jobs.c.id)
     query = query.with_for_update(skip_locked=not waits)
@@ -149,7 +148,7 @@ async def lock_jobs(
 
 
 def make_ended_values(state: State, at_ms: int, expires_ms: int) -> dict[str, Any]:
-    """Return what to write when a job ends without a result. Its callback, if any, is due then."""
+    """Return the column values for a job that ends without a result. A callback is due at once."""
     callback_ms = case((jobs.c.callback_url.is_(None), None), else_=literal(at_ms, BigInteger))
     times = {"ended_ms": at_ms, "expires_ms": expires_ms, "not_before_ms": None}
     return {"state": state, "callback_ms": callback_ms, **times}

@@ -25,7 +25,7 @@ from sidecar.storage.redis.scripts import Observer, RedisScripts
 #: How long a worker's lock lasts after its last renewal, and how long a place is reserved for a job
 #: that is being submitted, in seconds.
 LOCK_S = 10
-RESERVED_S = 30
+RESERVATION_S = 30
 #: The maximum number of jobs in one script call. More would block Redis for too long.
 BATCH_LIMIT = 128
 
@@ -37,7 +37,7 @@ _PERMIT_USES: dict[int, PermitUse] = {1: "ok", 0: "used", -1: "over"}
 #: The number that the scripts return for a call that is unknown because the queue was lost.
 _UNKNOWN = -2
 _COUNTERS = ("called", "completed", "failed", "retried", "lost", "expired")
-#: How many values of a reply describe the queue. Those of jobs follow.
+#: How many values of a reply describe the queue. The values of jobs follow.
 _STATE_LENGTH = 12 + len(_COUNTERS)
 
 Row: TypeAlias = tuple[Any, ...]
@@ -46,7 +46,7 @@ TimedOutCall: TypeAlias = tuple[str, Literal["unused", "term"], int]
 
 
 class Claim(NamedTuple):
-    """A job that may be called now by a worker, or by the client with a permit of this `fence`."""
+    """A job that may be called now: by a worker, or by the client whose permit has this `fence`."""
 
     id: str
     fence: int
@@ -80,8 +80,6 @@ class QueuePlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """The state of a target's queue."""
-
     now_ms: int
     waiting: int
     later: int
@@ -92,7 +90,7 @@ class QueueState:
     #: The calls that count against the rate. 0 without a rate.
     calls_in_window: int
     breaker: Literal["closed", "open", "trial"]
-    #: When the breaker allows calls again, and when Retry-After does, or None if they do now.
+    #: When the breaker allows calls again, and when Retry-After does. None if they are allowed now.
     open_until_ms: int | None
     held_until_ms: int | None
     is_ready: bool
@@ -103,12 +101,12 @@ class QueueState:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no job waits or is called."""
+        """Return True if no job waits or is called."""
         return not (self.waiting or self.later or self.active)
 
 
 class TargetStore:
-    """The queue of one target, whose `settings` are passed with each call. `now_us` overrides the
+    """The queue of one target. Methods get the target's current settings. `now_us` overrides the
     time of Redis, in tests. Every method raises StoreError if Redis is unavailable."""
 
     def __init__(  # noqa: PLR0913
@@ -134,7 +132,7 @@ class TargetStore:
             on_time=lambda us: clock.observe(us // 1000),
         )
         self._keys = keys.target_keys(name)
-        self._reserve = self._make_batcher("reserve", _to_us(RESERVED_S))
+        self._reserve = self._make_batcher("reserve", _to_us(RESERVATION_S))
         self._add = CallBatcher(self._add_batch, limit=BATCH_LIMIT)
         self._release = self._make_batcher("release", 0)
         self._release_and_wake = self._make_batcher("release", 1)
@@ -142,12 +140,10 @@ class TargetStore:
         self._done = self._make_batcher("done")
         self._look = CallBatcher(self._inspect_batch, limit=BATCH_LIMIT)
 
-    # Waiting jobs ------------------------------------------------------------------------------
-
     async def reserve(
         self, job: str, class_name: str, settings: TargetSettings, *, due_ms: int | None = None
     ) -> int | None:
-        """Reserve a job's place for RESERVED_S. Return its order, or None if the queue is full.
+        """Reserve a job's place for RESERVATION_S. Return its order, or None if the queue is full.
         A job that must wait until `due_ms` gets the order of a job that arrives then."""
         max_pending = "" if settings.max_pending is None else settings.max_pending
         classes = ""
@@ -187,9 +183,9 @@ class TargetStore:
     async def add(
         self, jobs: Sequence[QueueEntry], settings: TargetSettings | None = None
     ) -> list[tuple[QueueState, QueuePlace]]:
-        """Add jobs to the queue, except jobs that already wait or are active. Return for each job
-        the queue's state and the job's place as they are then. Without settings `calls_in_window`
-        is 0."""
+        """Add jobs to the queue, except jobs that already wait or are active. For each job,
+        return the queue's state and the job's place afterwards. Without settings, the state's
+        `calls_in_window` is 0."""
         self._scripts.raise_if_away("add")
         return await asyncio.gather(*(self._add.submit((job, settings)) for job in jobs))
 
@@ -199,8 +195,8 @@ class TargetStore:
         _, is_removed = await self._run("remove", [job])
         return bool(is_removed)
 
-    async def scan_waiting(self) -> AsyncIterator[list[str]]:
-        """Iterate over lists of the ids of waiting jobs. An id may come twice."""
+    async def scan_waiting_jobs(self) -> AsyncIterator[list[str]]:
+        """Yield batches of the ids of all waiting jobs. An id may come twice."""
         for name in ("line", "later"):
             cursor = -1
             while cursor:
@@ -213,13 +209,14 @@ class TargetStore:
     async def inspect(
         self, jobs: Sequence[str], settings: TargetSettings | None = None
     ) -> tuple[QueueState, list[QueuePlace]]:
-        """Return the queue's state and jobs' places. Without settings `calls_in_window` is 0."""
+        """Return the queue's state and the places of these jobs, in the same order. Without
+        settings, the state's `calls_in_window` is 0."""
         self._scripts.raise_if_away("look")
         return await self._look.submit((jobs, settings))
 
     async def count_ended_calls(self, times_ms: Sequence[int]) -> list[tuple[int, ...] | None]:
-        """Return how many calls were completed, failed and retried between each two of these times,
-        to the minute. None before the first of the last 24 hours' minutes with calls."""
+        """Return, for each two adjacent times, how many calls were completed, failed and retried
+        between them, to the minute. None if they are before the first record, at most 24 h ago."""
         state, _ = await self.inspect([])
         read = partial(self._redis.lrange, self._make_key("minutes"), 0, -1)
         rows = await self._scripts.command("minutes", read)
@@ -235,8 +232,6 @@ class TargetStore:
             return tuple(max(0, n) for n in map(sub, after, before))
 
         return list(starmap(count_between, pairwise(times_ms)))
-
-    # Calls -------------------------------------------------------------------------------------
 
     async def claim(self, free_slots: int, settings: TargetSettings) -> ClaimReply:
         """Call as many jobs as the target allows, but at most `free_slots` offline jobs. With 0
@@ -276,8 +271,8 @@ class TargetStore:
     async def release(
         self, endings: Sequence[AttemptEnd], settings: TargetSettings, *, wake_others: bool = False
     ) -> list[bool]:
-        """End calls. Return for each whether it was ended: False if another worker has the job by
-        now. `wake_others`: wake the other workers, because this worker will not claim again."""
+        """End calls. For each, return True, or False if another worker has the job by now.
+        `wake_others` wakes the other workers, because this worker will not claim again."""
         rows = [
             (
                 ending.id,
@@ -299,8 +294,8 @@ class TargetStore:
         retry_ms: int | None = None,
         wake_others: bool = False,
     ) -> None:
-        """Release calls that were not made, given as (id, fence) of their jobs. The jobs return to
-        the queue at `retry_ms`, or leave it if that is None. `wake_others`: as for `release`."""
+        """Release calls that were not made. `calls` has (id, fence) of the jobs. They return to the
+        queue at `retry_ms`, or leave it if that is None. `release` explains `wake_others`."""
         rows = [(job, fence, "gone", 0, _to_us_or_empty(retry_ms), "") for job, fence in calls]
         await self._release_rows(rows, settings, wake_others=wake_others)
 
@@ -311,14 +306,12 @@ class TargetStore:
         replies = [release((*row, settings.break_after)) for row in rows]
         return [reply == 1 for reply in await asyncio.gather(*replies)]
 
-    # Online jobs -------------------------------------------------------------------------------
-
     async def use_permit(
         self, job: str, fence: int, settings: TargetSettings, request: str = ""
     ) -> PermitUse:
         """Use the permit of an online job, which is valid for one call. If a response was lost,
         the same `request` (an id) may use the permit again. Raises StoreError if Redis fails, or if
-        the queue was lost and is not rebuilt yet, because the permit may be valid."""
+        the queue was lost and is not rebuilt yet, because the permit may still be valid."""
         reply = await self._use((job, fence, _to_us(settings.timeout), request))
         return _PERMIT_USES[_raise_if_unknown("use", reply)]
 
@@ -327,8 +320,8 @@ class TargetStore:
         if Redis fails, or if the queue was lost and is not rebuilt yet."""
         return _raise_if_unknown("done", await self._done((job, fence, int(has_failed)))) == 1
 
-    async def read_timed_out(self, limit: int = 100) -> list[TimedOutCall]:
-        """Return the online jobs that timed out, the earliest first."""
+    async def read_timed_out_calls(self, limit: int = 100) -> list[TimedOutCall]:
+        """Return the timed-out calls of online jobs, the earliest first."""
         read = partial(self._redis.zrange, self._make_key("ended"), 0, limit - 1, withscores=True)
         calls: list[TimedOutCall] = []
         for member, at_us in await self._scripts.command("ended", read):
@@ -336,32 +329,28 @@ class TargetStore:
             calls.append((job, "unused" if reason == "unused" else "term", int(at_us) // 1000))
         return calls
 
-    async def forget_timed_out(self, calls: Sequence[TimedOutCall]) -> None:
-        """Remove calls that `read_timed_out` returned. Their jobs must have been ended in SQL."""
+    async def forget_timed_out_calls(self, calls: Sequence[TimedOutCall]) -> None:
+        """Remove timed-out calls from Redis. Their jobs must have ended in SQL."""
         if calls:
             members = [f"{job}~{reason}" for job, reason, _ in calls]
             await self._scripts.command(
                 "forget", self._redis.zrem, self._make_key("ended"), *members
             )
 
-    # Rebuilding --------------------------------------------------------------------------------
-
     async def restore(self, calls: Sequence[Row]) -> None:
-        """Make lost calls active again: rows of `make_restored_call` (worker/queue_rebuild.py)."""
+        """Make calls active that Redis lost, given as rows of make_restored_call()."""
         for part in _cut_into_parts(calls):
             await self._run("hold", [*chain(*part)])
 
     async def mark_ready(self, wait_us: int, detected_us: int = 0) -> bool:
-        """Mark the queue as rebuilt, and allow calls in `wait_us`. `detected_us` is from the reply
-        to the claim that found the queue lost. Return False if it was lost again since."""
+        """Mark the queue as rebuilt, and allow calls after `wait_us`. `detected_us` is from the
+        reply to the claim that found the queue lost. Return False if it was lost again since."""
         _, is_ready = await self._run("ready", [wait_us, detected_us or ""])
         return bool(is_ready)
 
     async def is_ready(self) -> bool:
         read = partial(self._redis.hexists, self._make_key("state"), "ready")
         return bool(await self._scripts.command("is_ready", read))
-
-    # Running scripts ---------------------------------------------------------------------------
 
     def _make_key(self, name: str) -> str:
         return keys.target_key(self._name, name)
@@ -387,7 +376,7 @@ class TargetStore:
     async def _add_batch(
         self, requests: Sequence[tuple[QueueEntry, TargetSettings | None]]
     ) -> list[tuple[QueueState, QueuePlace]]:
-        settings = _find_newest(settings for _, settings in requests)
+        settings = _find_newest_settings(settings for _, settings in requests)
         rows = (
             (job.id, job.order, int(job.is_online), _to_us_or_empty(job.not_before_ms))
             for job, _ in requests
@@ -399,7 +388,7 @@ class TargetStore:
     async def _inspect_batch(
         self, requests: Sequence[tuple[Sequence[str], TargetSettings | None]]
     ) -> list[tuple[QueueState, list[QueuePlace]]]:
-        settings = _find_newest(settings for _, settings in requests)
+        settings = _find_newest_settings(settings for _, settings in requests)
         all_jobs = [job for jobs, _ in requests for job in jobs]
         places: list[QueuePlace] = []
         for part in list(_cut_into_parts(all_jobs)) or [()]:
@@ -418,7 +407,7 @@ class TargetStore:
         batch: int = 0,
     ) -> Any:
         """Run a script and return its reply. Scripts that include parts/rate.lua need `settings`.
-        `batch` is the number of requests that share the call, 0 if the script takes only one."""
+        `batch` is the number of requests in the call, 0 if the script takes only one."""
         script_keys = self._keys
         if settings is not None and settings.rate is not None:
             script_keys = [*script_keys, self._make_key(f"rate.{settings.algorithm}")]
@@ -454,13 +443,13 @@ def _cut_into_rows(values: Sequence[Any], width: int) -> Iterator[Row]:
     yield from zip(*(iter(values),) * width, strict=True)
 
 
-def _find_newest(settings: Iterable[TargetSettings | None]) -> TargetSettings | None:
+def _find_newest_settings(settings: Iterable[TargetSettings | None]) -> TargetSettings | None:
     """Return the settings of the last request in a batch that has some."""
     return next((item for item in reversed([*settings]) if item is not None), None)
 
 
 def _read_queue(reply: Sequence[Any]) -> tuple[QueueState, list[QueuePlace]]:
-    """Return the queue's state and the jobs' places from what jobs/lua/parts/look.lua describes."""
+    """Parse a reply of jobs/lua/parts/look.lua. Return the queue's state and the jobs' places."""
     now, waiting, later, active, reserved, mean, calls = reply[:7]
     breaker, opens, held, ready, runner, *counts = reply[7:_STATE_LENGTH]
     state = QueueState(

@@ -12,7 +12,7 @@ import structlog
 
 from sidecar.http.metrics import Metrics
 from sidecar.jobs.metrics import JobMetrics
-from sidecar.jobs.model import Job, get_callback_origin
+from sidecar.jobs.model import Job, get_origin
 from sidecar.jobs.service import Jobs
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import DatabaseError
@@ -30,7 +30,7 @@ TIMEOUT_S = 10.0
 #: The maximum number of callbacks in flight to one receiver, so that a slow receiver does not delay
 #: the others, and the maximum number to all receivers.
 MAX_PER_RECEIVER, MAX_IN_FLIGHT = 10, 100
-#: The pause between a callback and the next query, in seconds, so that it finds several.
+#: The pause between a callback and the next query, in seconds, so that one query finds several.
 PAUSE_S = 0.02
 #: The retries of a callback, which take about two and a half hours.
 SCHEDULE = Schedule(10, Backoff(2.0, 3600.0, factor=3))
@@ -71,7 +71,7 @@ async def call_back_forever(
                 log.exception("callbacks_failed")
             for job in due:
                 task = asyncio.create_task(_send_callback(jobs, session, job_metrics, job))
-                receivers[task] = get_callback_origin(job.callback_url or "")
+                receivers[task] = get_origin(job.callback_url or "")
                 task.add_done_callback(on_sent)
             if due and len(receivers) < MAX_IN_FLIGHT:
                 continue  # more callbacks may be due

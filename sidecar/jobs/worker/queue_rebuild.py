@@ -34,7 +34,7 @@ def make_restored_call(job: Job, settings: TargetSettings) -> Row:
 
 
 class QueueRebuild:
-    """Rebuilds queues, each in only one process, whose leader lease `renew_lease` renews."""
+    """Rebuilds queues. `renew_lease` renews the leader lease, which only one process can hold."""
 
     def __init__(self, jobs: Jobs, renew_lease: Callable[[Target], Awaitable[bool]]) -> None:
         self._rows = jobs.store.jobs
@@ -47,15 +47,15 @@ class QueueRebuild:
         starts before the queue is rebuilt, or while earlier calls may have used up the rate."""
         began = time.monotonic()
         settings, name = target.settings, target.name
-        if await self._attempts.list_running(name) or await self._attempts.list_waiting(
+        if await self._attempts.list_running_jobs(name) or await self._attempts.list_waiting_jobs(
             name, None, 1
         ):
             await asyncio.sleep(SETTLE_S)
-        restored = await self.restore_calls(target, await self._attempts.list_running(name))
-        count = await self.add_waiting(target)
+        restored = await self.restore_calls(target, await self._attempts.list_running_jobs(name))
+        count = await self.add_waiting_jobs(target)
         last_ms = await self._attempts.find_last_start_ms(name)
-        # Restores the calls that began meanwhile.
-        restored |= await self.restore_calls(target, await self._attempts.list_running(name))
+        # Restore the calls that began meanwhile.
+        restored |= await self.restore_calls(target, await self._attempts.list_running_jobs(name))
         wait_ms = 0
         if last_ms is not None and settings.rate is not None:
             wait_ms = max(0, last_ms + to_ms(settings.counted_window) - target.clock.now_ms())
@@ -68,7 +68,7 @@ class QueueRebuild:
             log.info("queue_rebuilt", target=name, **counts, seconds=seconds)
 
     async def restore_calls(self, target: Target, jobs: Sequence[Job]) -> set[str]:
-        """Make the calls of running jobs active in Redis, from now on. Return the jobs' ids."""
+        """Make the calls of running jobs active in Redis again. Return the jobs' ids."""
         await target.store.restore([make_restored_call(job, target.settings) for job in jobs])
         # Release the jobs that have ended since they were read, because nothing else does.
         rows = await self._rows.find_many(job.id for job in jobs)
@@ -76,11 +76,12 @@ class QueueRebuild:
         await target.store.drop(ended, target.settings, wake_others=True)
         return {job.id for job in jobs}
 
-    async def add_waiting(self, target: Target, *, before_ms: int | None = None) -> int:
-        """Add all waiting jobs that the queue lacks. Return the number of waiting jobs."""
+    async def add_waiting_jobs(self, target: Target, *, before_ms: int | None = None) -> int:
+        """Add the waiting jobs submitted before `before_ms` that the queue lacks. Return the number
+        of waiting jobs submitted before then."""
         after, count = None, 0
         while True:
-            rows = await self._attempts.list_waiting(
+            rows = await self._attempts.list_waiting_jobs(
                 target.name, after, PAGE_SIZE, before_ms=before_ms
             )
             for start in range(0, len(rows), BATCH_SIZE):
@@ -91,9 +92,9 @@ class QueueRebuild:
             after = rows[-1].order, rows[-1].id
             await self._renew_lease(target)
 
-    async def remove_ended(self, target: Target) -> None:
+    async def remove_ended_jobs(self, target: Target) -> None:
         """Remove from the queue the jobs that ended while Redis was unavailable."""
-        async for ids in target.store.scan_waiting():
+        async for ids in target.store.scan_waiting_jobs():
             rows = await self._rows.find_many(ids)
             for id_ in ids:
                 if id_ not in rows or rows[id_].is_ended:

@@ -27,12 +27,12 @@ P = ParamSpec("P")
 #: A function that stores one part of a large body. Parts are numbered from 0.
 Sink = Callable[[int, bytes], Awaitable[None]]
 
-#: How long a call's connection may take to open before its job is claimed, in seconds.
-OPEN_S = 5.0
-#: The longest Retry-After that is respected, in seconds. A longer one counts as this.
+#: How long opening connections may take before their jobs are claimed, in seconds.
+CONNECT_TIMEOUT_S = 5.0
+#: The longest Retry-After that is respected, in seconds. A longer one is shortened to this.
 MAX_RETRY_AFTER_S = 3600.0
 #: Response headers that are not stored: hop-by-hop headers and the target's cookies.
-_UNSTORED = frozenset({
+_UNSTORED_HEADERS = frozenset({
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",
     "te", "trailer", "transfer-encoding", "upgrade", "set-cookie", "set-cookie2",
 })  # fmt: skip
@@ -106,7 +106,7 @@ class Egress:
 
     async def open_connections(self, settings: TargetSettings, count: int) -> int:
         """Open connections to a target for calls that begin within KEEP_ALIVE_S. Return how many
-        are open: fewer than `count` if the others cannot be opened, or not within OPEN_S."""
+        are open: fewer than `count` if some cannot be opened within CONNECT_TIMEOUT_S."""
         session = self._private if settings.private else self._public
         url = make_url(settings.url or "", "", "")
 
@@ -115,7 +115,7 @@ class Egress:
                 is_open.set_result(True)
                 await asyncio.Event().wait()  # until the task is cancelled, which sends nothing
 
-            BEFORE_SEND.set(hold)  # of this task
+            BEFORE_SEND.set(hold)  # for this task only
             try:
                 await session.request("HEAD", url)
             except (aiohttp.ClientError, OSError, ValueError):
@@ -124,7 +124,7 @@ class Egress:
         opened = [asyncio.get_running_loop().create_future() for _ in range(count)]
         tasks = [asyncio.create_task(open_one(is_open)) for is_open in opened]
         try:
-            settled, _ = await asyncio.wait(opened, timeout=OPEN_S)
+            settled, _ = await asyncio.wait(opened, timeout=CONNECT_TIMEOUT_S)
         finally:
             await stop_workers(*tasks)
         return sum(is_open.result() for is_open in settled)
@@ -140,8 +140,7 @@ class Egress:
 
         Raises:
             LateCallError: It is too late for `window`.
-            Exception: Errors of `sink`.
-        """
+            Exception: Errors of `sink`."""
         began = time.monotonic()
         try:
             url = check_request(settings, job)
@@ -152,7 +151,7 @@ class Egress:
         session = self._private if settings.private else self._public
         timeout = asyncio.timeout(settings.timeout)
         wait = _exclude_from_timeout(timeout, window.wait) if window else None
-        BEFORE_SEND.set(wait)  # of this task
+        BEFORE_SEND.set(wait)  # for this task only
         try:
             async with timeout:
                 with _convert_errors():
@@ -233,7 +232,7 @@ async def _read_body(
 def _exclude_from_timeout(
     timeout: asyncio.Timeout, work: Callable[P, Awaitable[None]]
 ) -> Callable[P, Awaitable[None]]:
-    """Return a function that does the same, but whose time does not count towards the timeout."""
+    """Return a function that does `work`, whose time does not count towards the timeout."""
     loop = asyncio.get_running_loop()
 
     async def do_work(*args: P.args, **options: P.kwargs) -> None:
@@ -246,7 +245,7 @@ def _exclude_from_timeout(
 
 
 def _make_request_headers(settings: TargetSettings, job: Job) -> dict[str, str]:
-    """Return a request's headers. The worker's override the target's, which override the job's."""
+    """Return the headers of a call: those of the job, then of the target, then of the worker."""
     named = {normalize_header_name(name) for name in settings.headers}
     headers = {
         name: text for name, text in job.headers.items() if normalize_header_name(name) not in named
@@ -255,7 +254,7 @@ def _make_request_headers(settings: TargetSettings, job: Job) -> dict[str, str]:
     if not any(normalize_header_name(name) == "user-agent" for name in headers):
         headers["User-Agent"] = f"waitroom/{__version__}"
     if job.method == "HEAD":
-        # If the target wrongly sends a body, it would be read as the next response.
+        # Otherwise, a body that the target wrongly sends would be read as the next response.
         headers["Connection"] = "close"
     return headers | {
         "Accept-Encoding": "identity",
@@ -267,7 +266,7 @@ def _make_request_headers(settings: TargetSettings, job: Job) -> dict[str, str]:
 def _select_response_headers(response: aiohttp.ClientResponse) -> dict[str, str]:
     """Return the response headers to store, without control characters. Omits headers that exceed
     MAX_HEADERS or MAX_HEADERS_BYTES."""
-    hidden = _UNSTORED if response.method == "HEAD" else _UNSTORED | {"content-length"}
+    hidden = _UNSTORED_HEADERS | ({"content-length"} if response.method != "HEAD" else set())
     for named in response.headers.getall("Connection", ()):
         hidden |= {name.strip().lower() for name in named.split(",")}
     headers: dict[str, str] = {}
@@ -287,7 +286,7 @@ def _select_response_headers(response: aiohttp.ClientResponse) -> dict[str, str]
 
 @contextlib.contextmanager
 def _convert_errors(when: str = "before an answer came") -> Iterator[None]:
-    """Convert errors of the HTTP client to _CallEndedError. `when` completes the error text."""
+    """Convert errors of the HTTP client to _CallEndedError. Its text says `when` the error came."""
     try:
         yield
     except (aiohttp.ClientError, HttpProcessingError, OSError, ValueError) as error:

@@ -2,8 +2,7 @@
 
 A worker claims a job (Redis), starts it (SQL), calls the target, writes the result (SQL), and
 releases the job (Redis). If the worker dies meanwhile, the job's lock expires, and another worker
-claims the job.
-"""
+claims the job."""
 
 import asyncio
 import contextlib
@@ -33,7 +32,7 @@ from sidecar.kit.trace_context import log_trace
 MAX_CLAIMS = 50
 #: How often locks are renewed, in seconds.
 RENEW_INTERVAL_S = 2.0
-#: How long before it expires a lock is given up if it could not be renewed, in seconds.
+#: A lock that cannot be renewed is given up this long before it expires, in seconds.
 LOCK_MARGIN_S = 1.0
 #: The longest pause between two claims while jobs wait or run, in seconds.
 CLAIM_INTERVAL_S = 5.0
@@ -42,12 +41,11 @@ ERROR_PAUSE_S = 1.0
 #: If starting claimed jobs takes longer than this, in seconds, their locks are checked before the
 #: calls, because Redis may have been emptied meanwhile.
 SLOW_START_S = 0.1
-#: For targets with `strict`: how long after its claim a call is sent, so that all that comes before
-#: it is done, and how much later it may be sent at most, in seconds. The rest of STRICT_SPREAD_S is
-#: for the way to the target.
-STRICT_HOLD_S, STRICT_LATE_S = 0.2, 0.075
-#: From which attempt of a job on a call that is too late for `strict` is warned of.
-LATE_ATTEMPTS = 3
+#: For targets with `strict`: how long after its claim a call is sent, so that all earlier work is
+#: done, and how much later it may be sent, in s. The rest of STRICT_SPREAD_S is for the network.
+STRICT_DELAY_S, STRICT_TOLERANCE_S = 0.2, 0.075
+#: From this attempt of a job on, a call that is too late for `strict` is logged as a warning.
+LATE_WARNING_ATTEMPT = 3
 #: The pause between attempts to renew locks while Redis is unavailable, in seconds.
 RENEW_RETRY_S = 0.2
 #: The pauses between attempts to write a result.
@@ -58,8 +56,6 @@ log = structlog.get_logger()
 
 @dataclass(slots=True, eq=False)
 class _RunningCall:
-    """A call in progress."""
-
     claim: Claim
     #: When this worker gives up the lock unless it is renewed, by the monotonic clock.
     until_s: float
@@ -84,54 +80,52 @@ class TargetWorker:
         self._egress = egress
         self._max_calls = max_calls
         self._listener = wake_ups.listen(target.name, is_worker=True)
-        self._running: dict[str, _RunningCall] = {}
+        self._calls: dict[str, _RunningCall] = {}
         self._has_calls = asyncio.Event()
         self._is_stopping = False
-        #: How many connections to open before the next claim, for a target with `strict` to which
-        #: opening one was too slow between the claim and the call. 0: none.
-        self._connections = 0
+        #: How many connections to open before the next claim. 0 unless the target is `strict`, and
+        #: opening a connection after the claim made a call too late.
+        self._connection_count = 0
         #: When the last call ended, by the monotonic clock.
         self._last_end_s = float("-inf")
 
     def __len__(self) -> int:
         """Return the number of calls in progress."""
-        return len(self._running)
+        return len(self._calls)
 
     def stop(self) -> None:
         """Start no more calls."""
         self._is_stopping = True
-        self._listener.woken.set()
+        self._listener.wake_event.set()
 
     async def run(self) -> None:
         """Make calls until `stop` is called, then wait for them. If cancelled, abort them."""
         renewing = asyncio.create_task(self._renew_forever())
         try:
             while not self._is_stopping:
-                self._listener.woken.clear()
+                self._listener.wake_event.clear()
                 try:
                     pause_s = await self._claim_jobs()
                 except Exception:
                     log.exception("target_worker_failed", target=self.target.name)
                     pause_s = ERROR_PAUSE_S
                 if pause_s > 0 and not self._is_stopping:
-                    await wait_for(self._listener.woken, pause_s)
-            while self._running:
-                await asyncio.wait([call.task for call in self._running.values()])
+                    await wait_for(self._listener.wake_event, pause_s)
+            while self._calls:
+                await asyncio.wait([call.task for call in self._calls.values()])
         finally:
-            tasks = [renewing, *(call.task for call in self._running.values())]
+            tasks = [renewing, *(call.task for call in self._calls.values())]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    # Claiming jobs ----------------------------------------------------------------------------
-
     async def _claim_jobs(self) -> float:
-        """Claim jobs and start their calls. Return how long to wait for a wake-up, in seconds."""
-        free_slots = min(MAX_CLAIMS, self._max_calls - len(self._running))
+        """Claim jobs and start their calls. Return the seconds until the next claim is due."""
+        free_slots = min(MAX_CLAIMS, self._max_calls - len(self._calls))
         if free_slots <= 0:
             return CLAIM_INTERVAL_S
         try:
-            if self._connections:
+            if self._connection_count:
                 free_slots = await self._connect_first(free_slots)
             began_s = time.monotonic()
             until_s = began_s + LOCK_S - LOCK_MARGIN_S
@@ -141,53 +135,53 @@ class TargetWorker:
             return ERROR_PAUSE_S
         window = None
         if self.target.settings.strict:
-            # Redis claimed the calls in between, so this needs no clock that two machines share.
+            # Redis claimed the calls after began_s and before now, so no shared clock is needed.
             window = SendWindow(
-                time.monotonic() + STRICT_HOLD_S, began_s + STRICT_HOLD_S + STRICT_LATE_S
+                time.monotonic() + STRICT_DELAY_S, began_s + STRICT_DELAY_S + STRICT_TOLERANCE_S
             )
         if not reply.is_ready:
             return ERROR_PAUSE_S  # a reconciler rebuilds the queue
         offline = [claim for claim in reply.claims if not claim.is_online]
         online = [claim for claim in reply.claims if claim.is_online]
         is_full = len(offline) == free_slots
-        if self._connections:
-            self._connections = max(1, len(offline) * (2 if is_full else 1))
+        if self._connection_count:
+            self._connection_count = max(1, len(offline) * (2 if is_full else 1))
         try:
-            await self._jobs.record_called(self.target, online)
-            started = await self._jobs.store.attempts.start(
+            await self._jobs.record_calls(self.target, online)
+            started_jobs = await self._jobs.store.attempts.start(
                 [(claim.id, claim.fence) for claim in offline], at_ms=self.target.clock.now_ms()
             )
         except (DatabaseError, StoreError) as error:
             log.warning("jobs_not_begun", target=self.target.name, error=str(error))
             await self._requeue(offline)
             return ERROR_PAUSE_S
-        offline = await self._requeue_locked(offline, started)
+        offline = await self._requeue_locked(offline, started_jobs)
         if time.monotonic() > began_s + SLOW_START_S:
-            offline = await self._check_locks(offline, started, until_s=until_s)
-        self._start_calls(offline, started, until_s=until_s, window=window)
+            offline = await self._check_locks(offline, started_jobs, until_s=until_s)
+        self._start_calls(offline, started_jobs, until_s=until_s, window=window)
         if is_full:
             return 0.0
         return IDLE_S if reply.next_s is None else min(CLAIM_INTERVAL_S, max(0.001, reply.next_s))
 
     async def _connect_first(self, free_slots: int) -> int:
-        """Open connections for the calls of the next claim. Return how many jobs to claim: as many
-        as have one, but at least one, whose call shows why there is none."""
+        """Open connections for the calls of the next claim. Return how many jobs to claim: one for
+        each connection, but at least one, whose call shows why there is no connection."""
         if time.monotonic() - self._last_end_s < KEEP_ALIVE_S:
-            return free_slots  # those of earlier calls are still open
+            return free_slots  # connections of earlier calls are still open
         store, settings = self.target.store, self.target.settings
-        reply = await store.claim(0, settings)  # queues the jobs whose time has come
-        await self._jobs.record_called(self.target, reply.claims)
+        reply = await store.claim(0, settings)  # queues the jobs that are due
+        await self._jobs.record_calls(self.target, reply.claims)
         queue, _ = await store.inspect([], settings)
-        count = min(self._connections, free_slots, queue.waiting)
+        count = min(self._connection_count, free_slots, queue.waiting)
         if not count or settings.paused or queue.open_until_ms or queue.held_until_ms:
             return free_slots
         opened = await self._egress.open_connections(settings, count)
         return 0 if self._is_stopping else max(1, opened)
 
-    async def _requeue_locked(self, claims: Sequence[Claim], started: Sequence[Job]) -> list[Claim]:
-        """Return the claims that were started or whose jobs have ended. Requeue the others, which
-        another transaction keeps locked in SQL."""
-        started_ids = {job.id for job in started}
+    async def _requeue_locked(self, claims: Sequence[Claim], jobs: Sequence[Job]) -> list[Claim]:
+        """Return the claims of `jobs`, which were started, and of jobs that have ended. Requeue the
+        other claims, whose jobs another transaction keeps locked in SQL."""
+        started_ids = {job.id for job in jobs}
         missing_ids = [claim.id for claim in claims if claim.id not in started_ids]
         if not missing_ids:
             return list(claims)
@@ -204,7 +198,7 @@ class TargetWorker:
         return [claim for claim in claims if claim.id not in locked_ids]
 
     async def _check_locks(
-        self, claims: Sequence[Claim], started: Sequence[Job], *, until_s: float
+        self, claims: Sequence[Claim], started_jobs: Sequence[Job], *, until_s: float
     ) -> list[Claim]:
         """Return the claims whose locks this worker still has, and release the others. Wait while
         Redis is unavailable, because a job that is given up waits until its lock expires."""
@@ -224,7 +218,7 @@ class TargetWorker:
             locked = []
         late = [claim for claim in claims if claim not in locked]
         for claim in late:
-            if any(job.id == claim.id for job in started):
+            if any(job.id == claim.id for job in started_jobs):
                 await self._reset_to_pending(claim, "its worker was too slow")
         await self._requeue(late)
         return locked
@@ -232,19 +226,19 @@ class TargetWorker:
     def _start_calls(
         self,
         claims: Sequence[Claim],
-        started: Sequence[Job],
+        started_jobs: Sequence[Job],
         *,
         until_s: float,
         window: SendWindow | None,
     ) -> None:
-        jobs_by_id = {job.id: job for job in started}
+        jobs_by_id = {job.id: job for job in started_jobs}
         for claim in claims:
             job = jobs_by_id.get(claim.id)
             call = _RunningCall(
                 claim, until_s, trace_id=job.trace_id if job else None, window=window
             )
-            older = self._running.get(claim.id)
-            if older is not None and not older.is_over:  # the rebuilt queue had the job again
+            older = self._calls.get(claim.id)
+            if older is not None and not older.is_over:  # a rebuilt queue had the job again
                 older.reason = "lost"
                 older.task.cancel()
             if job is None:  # cancelled, expired, or ended by a worker that could not release it
@@ -254,16 +248,14 @@ class TargetWorker:
             else:
                 work = self._make_call(job, call)
             call.task = asyncio.create_task(work)
-            self._running[claim.id] = call
+            self._calls[claim.id] = call
             self._has_calls.set()
             call.task.add_done_callback(partial(self._forget_call, call))
 
     def _forget_call(self, call: _RunningCall, _: asyncio.Task[None]) -> None:
-        if self._running.get(call.claim.id) is call:
-            del self._running[call.claim.id]
-        self._listener.woken.set()
-
-    # One job ----------------------------------------------------------------------------------
+        if self._calls.get(call.claim.id) is call:
+            del self._calls[call.claim.id]
+        self._listener.wake_event.set()
 
     async def _make_call(self, job: Job, call: _RunningCall) -> None:
         target, metrics, began_s = self.target, self._jobs.metrics, time.monotonic()
@@ -280,7 +272,7 @@ class TargetWorker:
         except LateCallError:
             _log_late_call(job)
             if call.window is not None and began_s < call.window.from_s:
-                self._connections = max(1, self._connections)
+                self._connection_count = max(1, self._connection_count)
             await self._reset_to_pending(call.claim, "its worker was too slow for strict")
             await self._drop(call.claim, retry_ms=target.clock.now_ms())
             return
@@ -323,7 +315,7 @@ class TargetWorker:
             raise asyncio.CancelledError
 
     async def _give_up(self, job: Job, claim: Claim) -> None:
-        """Fail a job during whose calls too many workers died. It may have caused their deaths."""
+        """Fail a job during whose calls too many workers died: it may be the cause."""
         log_trace(job.trace)
         error = f"{job.failures} workers that took it up were gone before the call was over"
         await self._write(self.target.make_ending(claim.id, claim.fence, State.FAILED, error))
@@ -373,15 +365,13 @@ class TargetWorker:
                 calls, self.target.settings, retry_ms=retry_ms, wake_others=self._is_stopping
             )
 
-    # Locks ------------------------------------------------------------------------------------
-
     async def _renew_forever(self) -> None:
         while True:
             await self._has_calls.wait()
-            self._listener.abort_requested.clear()
-            await wait_for(self._listener.abort_requested, RENEW_INTERVAL_S)
-            if self._running:
-                await self._renew(list(self._running.values()))
+            self._listener.abort_event.clear()
+            await wait_for(self._listener.abort_event, RENEW_INTERVAL_S)
+            if self._calls:
+                await self._renew(list(self._calls.values()))
             else:
                 self._has_calls.clear()
 
@@ -413,7 +403,7 @@ class TargetWorker:
 
 def _log_late_call(job: Job) -> None:
     fields = {"job": job.id, "target": job.target, "attempt": job.attempts}
-    if job.attempts < LATE_ATTEMPTS:
+    if job.attempts < LATE_WARNING_ATTEMPT:
         log.info("call_too_late", **fields)
     else:
         hint = "with strict, a call must be sent within 0.275 s after its claim"
@@ -432,9 +422,9 @@ class WorkerPool:
         self._wake_ups = wake_ups
         self._egress = egress
         self._max_calls = max_calls
-        self._running: dict[str, _PoolEntry] = {}
+        self._workers: dict[str, _PoolEntry] = {}
         #: Workers of removed or replaced targets, which finish their calls.
-        self._ending: list[_PoolEntry] = []
+        self._finishing: list[_PoolEntry] = []
 
     async def run(self, stop: asyncio.Event, *, grace_s: float = 0.0, poll_s: float = 1.0) -> None:
         """Run until `stop` is set. Then wait up to `grace_s` for calls in progress."""
@@ -442,9 +432,9 @@ class WorkerPool:
             while not stop.is_set():
                 self._update_workers()
                 await wait_for(stop, poll_s)
-            call_count = sum(len(worker) for worker, _ in self._running.values())
+            call_count = sum(len(worker) for worker, _ in self._workers.values())
             log.info("stopping", under_way=call_count, grace_seconds=grace_s)
-            for worker, _ in self._running.values():
+            for worker, _ in self._workers.values():
                 worker.stop()
             if tasks := self._tasks():
                 await asyncio.wait(tasks, timeout=grace_s)
@@ -452,23 +442,23 @@ class WorkerPool:
             await stop_workers(*self._tasks())
 
     def _tasks(self) -> list[asyncio.Task[None]]:
-        return [task for _, task in (*self._running.values(), *self._ending)]
+        return [task for _, task in (*self._workers.values(), *self._finishing)]
 
     def _update_workers(self) -> None:
         targets = {target.name: target for target in self._jobs.targets}
-        self._ending = [(worker, task) for worker, task in self._ending if not task.done()]
-        for name, (worker, task) in list(self._running.items()):
+        self._finishing = [(worker, task) for worker, task in self._finishing if not task.done()]
+        for name, (worker, task) in list(self._workers.items()):
             if worker.target is not targets.get(name):
                 worker.stop()
-                self._ending.append((worker, task))
-                del self._running[name]
+                self._finishing.append((worker, task))
+                del self._workers[name]
             elif task.done():
                 if not task.cancelled() and (error := task.exception()) is not None:
                     log.error("target_worker_failed", target=name, exc_info=error)
-                del self._running[name]
+                del self._workers[name]
         for name, target in targets.items():
-            if name not in self._running and "offline" in target.settings.kinds:
+            if name not in self._workers and "offline" in target.settings.kinds:
                 worker = TargetWorker(
                     target, self._jobs, self._egress, self._wake_ups, max_calls=self._max_calls
                 )
-                self._running[name] = worker, asyncio.create_task(worker.run())
+                self._workers[name] = worker, asyncio.create_task(worker.run())

@@ -5,19 +5,21 @@
 
 -- How many jobs to read beyond the worker's free slots, because some of the jobs may be online.
 local LOOKAHEAD = 20
-local free_slots, is_paused -- of the worker; of the target
-local is_trial, free_calls -- whether the next call is a trial; how many more calls may be active
-local lock_us, permit_us
+local free_slots -- how many more offline jobs the worker can call
+local is_paused -- whether the target is paused
+local is_trial -- whether the next call is a trial
+local free_calls -- how many more calls may be active
+local lock_us, permit_us -- how long a lock and a permit last, µs
 local replies
 
--- Returns the time from which calls may be made, µs. math.huge: not before a wake-up.
+-- Returns the time from which calls may be made, µs, or math.huge if only a wake-up can allow them.
 local function find_opening_time()
   if not target.ready or is_paused then return math.huge end
   return math.max(target.ready, target.held_until or 0, target.open_until or 0)
 end
 
--- Calls the first jobs of the queue, as far as the rate and the free slots allow. Returns how many
--- were called, and when the next one can be called, µs, or nil if all were called.
+-- Calls the jobs in `heads`, the head of the queue, as far as the rate and the free slots allow.
+-- Returns how many jobs were called, and when the next job can be called, µs, or nil if all were.
 local function call_jobs(heads, head_orders, online_flags)
   local actives, facts, orders, called = {}, {}, {}, {}
   local next_at
@@ -49,8 +51,8 @@ local function call_jobs(heads, head_orders, online_flags)
   return #called, next_at
 end
 
--- Calls all jobs that can be called now. Returns when the next one can be called, µs. math.huge:
--- not before an active job has ended or a job was added.
+-- Calls all jobs that can be called now. Returns when the next job can be called, µs, or math.huge
+-- if an active job must end or a job must be added first.
 local function call_next()
   local opens_us = find_opening_time()
   if opens_us > now then return redis_call('ZCARD', LINE) > 0 and opens_us or math.huge end

@@ -3,8 +3,9 @@
 -- Begins every script of a target, after limits/parts/head.
 -- KEYS     1 state  2 line  3 later  4 orders  5 active  6 facts  7 online  8 ended  9 reserved
 --          10 aborts  11 minutes (names and types: jobs/redis_keys.py)
--- ARGV     2 the pub/sub channel of the wake-ups  3 the target's name; from 4 on the script's own
--- RETURNS  now; then the script's own
+-- ARGV     2 the pub/sub channel of the wake-ups  3 the target's name
+--          from 4 on the script's own arguments
+-- RETURNS  now; then the script's own values
 local STATE, LINE, LATER, ORDERS, ACTIVE, FACTS, ONLINE, ENDED, RESERVED, ABORTS, MINUTES
 local channel, target_name
 -- How many members one loop of a script handles. The next call of the script handles the rest.
@@ -32,9 +33,13 @@ local function wake_workers_if_jobs_wait()
   if redis_call('ZCARD', LINE) > 0 then publish(target_name) end
 end
 
--- Parses the fact of an active job. Returns the fence of its lock or permit, its state (r: a worker
--- runs it, c: its permit is unused, u: the permit is used), since when, µs, whether it is a trial,
--- and which request used the permit. Without a fact, `is_trial` is false and all others are nil.
+-- Parses the fact of an active job. Returns the following values. Without a fact, the fourth value
+-- is false and the others are nil.
+--   the fence of the job's lock or permit
+--   the state of its call (r: a worker makes it, c: the permit is unused, u: the permit is used)
+--   when that state began, µs
+--   whether the call is a trial
+--   the id of the request that used the permit
 local function read_fact(text)
   local fence, call_state, began, trial, request = string.match(
     text or '', '^(%d+)~(%l)~(%d+)~(%d)~?(.*)$')

@@ -4,11 +4,17 @@
 local COUNTERS = {'called', 'completed', 'failed', 'retried', 'lost', 'expired'}
 local STATE_NAMES = {r = 'running', c = 'called', u = 'used'}
 
--- Returns now; the numbers of jobs in `line`, `later`, `active` and `reserved`; the smoothed
--- duration of a call, µs (-1: not measured yet); calls that count in the rate's window; the
--- breaker's state; until when it is open, µs; until when the target is held by a Retry-After, µs;
--- 1 if the target is ready; when a worker last asked for jobs, µs (0: never); the counters called,
--- completed, failed, retried, lost, expired.
+-- Returns a list:
+--   now
+--   the numbers of jobs in `line`, `later`, `active` and `reserved`
+--   the moving average of the duration of calls, µs (-1: not measured yet)
+--   the number of calls that count against the rate
+--   the breaker's state
+--   the time until which the breaker is open, µs
+--   the time until which a Retry-After holds the target, µs
+--   1 if the target is ready
+--   when a worker last asked for jobs, µs (0: never)
+--   the counters in the order of COUNTERS
 local function describe_queue()
   local replies = {
     now, redis_call('ZCARD', LINE), redis_call('ZCARD', LATER), redis_call('ZCARD', ACTIVE),
@@ -20,8 +26,8 @@ local function describe_queue()
   return replies
 end
 
--- Appends for each job: its state, position in the queue (0: not queued), fence (0: none), when
--- that state ends, µs (0: it has no end).
+-- Appends to `replies`, for each job: its state, its position in the queue (0: not queued), its
+-- fence (0: none), and when the state ends, µs (0: it has no end).
 local function describe_jobs(jobs, replies)
   if #jobs == 0 then return end
   local later_until, active_until = queue.scores_of(LATER, jobs), queue.scores_of(ACTIVE, jobs)

@@ -1,6 +1,6 @@
 -- @include "jobs/parts/state"
 -- Ends calls whose lock, permit or term has expired, and queues jobs whose retry is due.
-local has_more -- true if more jobs are due than one call of the script handles
+local has_more -- whether more jobs are due than one call of the script handles
 
 local function return_to_queue(jobs)
   if #jobs == 0 then return end
