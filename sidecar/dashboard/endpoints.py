@@ -62,7 +62,7 @@ async def get_session(request: web.Request) -> web.Response:
         "operator": operator.name,
         "role": operator.role,
         "by": operator.by,
-        "csrf": request.app[OPERATORS].csrf(operator),
+        "csrf": request.app[OPERATORS].csrf_token(operator),
         "history": HISTORY in request.app,
         "jobs": JOBS in request.app,
         "in_memory": request.app[SETTINGS].is_in_memory,

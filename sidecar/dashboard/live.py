@@ -104,7 +104,7 @@ class Live(LongPolls):
             self._points.clear()
             self._acts.clear()
             self._update_now()
-        with self.opened(request):
+        with self.keep_open(request):
             yield
 
     async def wait_for_update(self) -> None:

@@ -123,7 +123,7 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
         metrics.requests.count(get_label(room), "events", "too-many")
         return problem(503, "Too many event streams", detail="Poll status.", retry_after=RETRY_S)
     open_streams = metrics.of(GateMetrics).event_streams.labels(get_label(room))
-    with open_streams.track_inprogress(), streams.opened(request) as stop:
+    with open_streams.track_inprogress(), streams.keep_open(request) as stop:
         visitor_request = VisitorRequest.from_page(request, room)
         answer = await get_verdict(request, room, visitor_request, "events")
         refusal = refuse_poll(answer)

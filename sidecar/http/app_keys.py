@@ -1,7 +1,7 @@
 """The keys under which aiohttp's application has the settings, the templates and the stop flag.
 
 Other keys are defined beside the classes of their values, such as METRICS in metrics.py. The keys
-here are not, because commands import these classes too, and would start slowly with aiohttp.
+here are not, because commands import those classes too, and would start slowly with aiohttp.
 """
 
 from collections.abc import Mapping
@@ -34,6 +34,6 @@ class SiteSettings(Protocol):
 #: The site's own page templates.
 TEMPLATES = web.AppKey("templates", Templates)
 SETTINGS: web.AppKey[SiteSettings] = web.AppKey("settings")
-#: A flag: the list is empty until the replica stops. It is a mutable object, because the values of
-#: a running application cannot be replaced.
+#: A list that is empty until the replica stops. It is no bool, because aiohttp does not let a
+#: running application replace a value.
 STOPPING = web.AppKey("stopping", list[bool])

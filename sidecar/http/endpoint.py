@@ -42,7 +42,7 @@ from sidecar.kit.errors import InputError
 
 Handler: TypeAlias = Callable[..., Awaitable[web.StreamResponse | Reply]]
 H = TypeVar("H", bound=Handler)
-#: By HTTP status: the model (None for bytes), the description, and the model of the headers.
+#: Maps a status to a reply's model (None for bytes), its description, and its headers' model.
 Replies: TypeAlias = Mapping[int, tuple[Any, str] | tuple[Any, str, "type[Headers]"]]
 
 
@@ -97,7 +97,7 @@ class Endpoint:
     body: Any = None
     is_body_optional: bool = False
     replies: Replies = field(default_factory=dict)
-    #: Headers that replies, and problems with status 429, may have, with their OpenAPI components.
+    #: Headers that replies and problems with status 429 may have, mapped to OpenAPI components.
     reply_headers: Mapping[str, str] = field(default_factory=dict)
     #: False if all replies have Cache-Control: no-store.
     is_cacheable: bool = False
@@ -115,9 +115,8 @@ class Endpoint:
     #: A function that raises UnknownNameError if the path has an unknown name. It is called before
     #: invalid values are reported, so that the client gets status 404.
     find: Callable[[web.Request], object] | None = None
-    #: A function that returns the problems of a valid body that the handler would find. It gets the
-    #: valid members of an invalid body, and the names of the others, so that one response has all
-    #: problems.
+    #: A function that returns the problems that the handler would find in a body. It gets the valid
+    #: members of an invalid body and the names of the invalid ones, so that one response lists all.
     check_members: Callable[[web.Request, Any, set[str]], list[str]] | None = None
     #: Further members of the OpenAPI operation.
     openapi_members: Mapping[str, Any] = field(default_factory=dict)
@@ -213,8 +212,8 @@ def _find_models(handler: Handler) -> dict[str, Any]:
 
 class Endpoints:
     """The endpoints with one OpenAPI tag, such as "leases", in the order of their declaration. Each
-    gets `problems` in addition to its own, and by default `find`, its check of names in the path;
-    `unknown` is the problem of an unknown name."""
+    endpoint has `problems` besides its own, and `find` unless it declares another. `unknown` is the
+    problem of an unknown name in the path."""
 
     def __init__(
         self,

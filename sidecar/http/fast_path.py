@@ -23,8 +23,8 @@ from sidecar.http.problems import problems
 from sidecar.http.quick_response import QuickResponse
 from sidecar.kit.library_parts import PartKind, has_part
 
-#: The key of the handlers of the fast path, by method and target, such as ("GET", "/check"). A
-#: target with a query does not match.
+#: The key of a dict that maps a method and a target, such as ("GET", "/check"), to the handler on
+#: the fast path. A target with a query does not match.
 FAST = web.AppKey("fast", dict[tuple[str, str], Handler])
 
 _EXPECT = istr("Expect")

@@ -17,5 +17,4 @@ def to_json(document: dict[str, Any] | list[Any]) -> bytes:
 
 
 def encode_event(kind: str, data: object) -> bytes:
-    """Encode one server-sent event of this kind."""
     return f"event: {kind}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()

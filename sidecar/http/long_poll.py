@@ -1,4 +1,4 @@
-"""Holds requests open for long polls and event streams, while their clients are connected."""
+"""Holds the requests of long polls and event streams open while their clients are connected."""
 
 import asyncio
 import contextlib
@@ -16,8 +16,8 @@ MAX_WAIT_S = 60
 
 
 class LongPolls:
-    """The requests that this replica holds open. The coroutine functions `work` run in the
-    background while any request is open."""
+    """The requests that this replica holds open. While there are any, the coroutine functions
+    `work` run in the background."""
 
     #: The interval at which the connections of the clients are checked, in seconds.
     check_interval_s = 0.2
@@ -33,7 +33,7 @@ class LongPolls:
         return len(self._open)
 
     @contextlib.contextmanager
-    def opened(self, request: web.Request) -> Iterator[asyncio.Event]:
+    def keep_open(self, request: web.Request) -> Iterator[asyncio.Event]:
         """Register the request as open until the block ends. Yield an event that is set when the
         client disconnects or the replica stops."""
         ended = asyncio.Event()
@@ -55,7 +55,7 @@ class LongPolls:
         """Wait `seconds`, or until the client leaves or the replica stops. Return the seconds
         that are left."""
         ends_s = time.monotonic() + seconds
-        with self.opened(request) as ended:
+        with self.keep_open(request) as ended:
             # A loop, because a timer may fire a moment early, and then time would remain.
             while not is_gone(request) and (left_s := ends_s - time.monotonic()) > 0:
                 if await wait_for(ended, left_s):
@@ -86,7 +86,7 @@ def is_gone(request: web.Request) -> bool:
 
 
 def read_wait(request: web.Request) -> int:
-    """Return `wait` of the query: how many seconds to hold the response. Raises InputError."""
+    """Return the query's `wait`, the seconds to hold the request open. Raises InputError."""
     text = request.query.get("wait", "0")
     if not (text.isascii() and text.isdigit() and len(text) < 4 and int(text) <= MAX_WAIT_S):
         raise InputError([f"wait: whole seconds from 0 to {MAX_WAIT_S} (got {text[:40]!r})"])

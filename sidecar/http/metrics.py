@@ -47,7 +47,7 @@ _EVICTS = {SAFE: 0, UNSEEN: math.nan}
 
 #: The end of the help text of metrics that every replica reads from Redis. To aggregate such a
 #: metric over the replicas, take the maximum; for all other metrics, take the sum.
-#: Recording rules in deploy/monitoring do so for the rates of counters.
+#: Recording rules in deploy/monitoring do this for the rates of counters.
 SHARED = " The same on all replicas."
 
 AnyMetric = TypeVar("AnyMetric", Counter, Gauge, Histogram)
@@ -82,7 +82,7 @@ def gauge(name: str, text: str, *labels: str) -> _Declaration[Gauge]:
 def histogram(
     name: str, text: str, *labels: str, buckets: tuple[float, ...], old_name: str = ""
 ) -> _Declaration[Histogram]:
-    """Declare a histogram. It is exported under its old name too, which is deprecated."""
+    """Declare a histogram. `old_name` is a deprecated name under which it is exported too."""
     create = functools.partial(Histogram, name, text, labels, buckets=buckets)
     rename = functools.partial(_Renamed, old_name, labels) if old_name else None
     return _Declaration(create, rename)
@@ -116,7 +116,7 @@ class MetricSet:
                 if declared.rename:
                     registry.register(declared.rename(metric))
 
-    def collected(self, collector: AnyCollector) -> AnyCollector:
+    def add_collector(self, collector: AnyCollector) -> AnyCollector:
         """Register a collector, which creates its samples at each scrape, and return it."""
         self._registry.register(collector)
         return collector
@@ -132,7 +132,7 @@ class Requests(Collector):
     def __init__(self) -> None:
         #: The numbers of requests, by name (of the room or limit), endpoint and state.
         self.counts: dict[tuple[str, str, str], int] = {}
-        #: By endpoint: the numbers of requests by bucket, and the sum of their durations.
+        #: Maps an endpoint to its numbers of requests by bucket, and the sum of their seconds.
         self._durations: dict[str, tuple[list[int], list[float]]] = {}
 
     def count(self, name: str, endpoint: str, state: str) -> None:
@@ -208,7 +208,7 @@ class Metrics(MetricSet):
         super().__init__(self.registry)
         #: Serves the metrics in the format and encoding that a request accepts.
         self.respond = make_aiohttp_handler(self.registry)
-        self.requests = self.collected(Requests())
+        self.requests = self.add_collector(Requests())
         self.build.labels(__version__).set(1)
         #: Redis' maxmemory-policy, or None until the policy has been read.
         self.eviction: str | None = None
@@ -223,7 +223,7 @@ class Metrics(MetricSet):
             self.of(set_type)
 
     def of(self, set_type: type[AnyMetricSet]) -> AnyMetricSet:
-        """Return the metrics of a MetricSet's class, and create them at the first call."""
+        """Return the process's instance of a MetricSet class. The first call creates it."""
         if set_type not in self._sets:
             self._sets[set_type] = set_type(self.registry)
         return cast("AnyMetricSet", self._sets[set_type])

@@ -79,7 +79,7 @@ class Reply(BaseModel):
         extra="ignore",
         defer_build=True,
         json_schema_serialization_defaults_required=True,
-        # A model whose class cannot have its name in the OpenAPI document sets __qualname__.
+        # To have another name in the OpenAPI document than its class, a model sets __qualname__.
         model_title_generator=lambda model: model.__qualname__,
     )
 
@@ -98,8 +98,8 @@ class Reply(BaseModel):
         )
 
 
-#: Values in place of a Reply's class in `replies` of Endpoint: for a response without a body, and
-#: for one that has only the media types in `other_media`.
+#: Values that replace a Reply's class in an Endpoint's `replies`: NO_BODY if the response has no
+#: body, and NO_JSON if it has only the media types in `other_media`.
 NO_BODY, NO_JSON = object(), object()
 #: A member of a Reply that is left out if it is None.
 optional = Field(exclude_if=lambda value: value is None)
@@ -128,7 +128,7 @@ def _whole_float_to_int(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-#: The name of a configured object. The handler checks whether there is one of this name.
+#: The name of a configured object. The handler checks whether such an object exists.
 Name = Annotated[str, Field(json_schema_extra={"pattern": "^" + NAME.pattern.replace(r"\Z", "$")})]
 #: A whole number in JSON; 1.0 is accepted too.
 Whole = Annotated[int, BeforeValidator(_whole_float_to_int)]
@@ -183,8 +183,8 @@ def read(model: type[BaseModel], values: Any, *, from_text: bool = False) -> Any
 
 
 def read_valid_members(model: type[BaseModel], values: Any) -> tuple[Any, set[str]]:
-    """Return an instance of the model from those members of a JSON object that are valid, or None
-    if a member that is needed is missing or invalid. Return the names of the invalid ones too."""
+    """Return an instance of the model with only the valid members of a JSON object, and the names
+    of the invalid members. The instance is None if a required member is missing or invalid."""
     try:
         return model.model_validate(values), set()
     except ValidationError as error:
@@ -300,7 +300,7 @@ class Schema(GenerateJsonSchema):
 
     def generate_inner(self, schema: Any) -> JsonSchemaValue:
         json_schema = super().generate_inner(schema)
-        # pydantic leaves the bounds of a field with a function validator under its own names.
+        # If a field has a function validator, pydantic writes its own names for the bounds.
         for name, bound in (("ge", "minimum"), ("le", "maximum")):
             if name in json_schema:
                 json_schema[bound] = json_schema.pop(name)

@@ -19,7 +19,7 @@ class Kind:
     title: str
     #: When the problem occurs, for docs/problems.md and the OpenAPI document.
     meaning: str
-    #: What to do about it, for docs/problems.md.
+    #: What to do about the problem, for docs/problems.md.
     remedy: str = ""
 
     @property
@@ -98,7 +98,7 @@ CSRF_WRONG = Kind(
     "A change with a dashboard session came without the session's CSRF token.",
     "Reload the dashboard. In a program, send a token instead.",
 )
-#: nginx sends this one (nginx/waitroom/server.conf).
+#: nginx sends this kind of problem (nginx/waitroom/server.conf).
 PERMIT_NEEDED = Kind(
     "permit_needed",
     403,
@@ -187,7 +187,7 @@ _UNTITLED = (
     ),
     ("unavailable", 503, "The replica cannot answer at the moment. `title` says why.", _TRY_AGAIN),
 )
-#: By HTTP status: the kinds of problems for which only the status is given.
+#: Maps an HTTP status to the kind of a problem for which only the status is given.
 GENERAL = {
     kind.status: kind
     for kind in (

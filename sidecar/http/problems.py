@@ -85,8 +85,8 @@ class ProblemError(Exception):
 
 @web.middleware
 async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Convert the exceptions of handlers to problem documents. The request's log lines have the id
-    of its trace."""
+    """Convert the exceptions of handlers to problem documents, and add the id of the request's
+    trace to its log lines."""
     token = None
     if TRACEPARENT in request.headers:
         token = log_trace(read_trace_context(request.headers))

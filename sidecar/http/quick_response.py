@@ -1,7 +1,7 @@
 """A response that is sent with one write.
 
-aiohttp makes a dozen calls to prepare, write and end a response. They take a seventh of the time in
-which a poll is answered.
+aiohttp makes a dozen calls to prepare, write and end a response. These calls take a seventh of the
+time that it takes to answer a poll.
 """
 
 import re
@@ -19,7 +19,7 @@ from aiohttp.http import SERVER_SOFTWARE
 _STATUS_LINES = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n" for s in HTTPStatus}
 #: Statuses without a body and without a Content-Length.
 _WITHOUT_BODY = {100, 101, 102, 103, 204, 304}
-#: Control characters, which could begin another header within a value.
+#: Control characters. In the value of a header, a line break would begin another header.
 _FORBIDDEN_CHARACTERS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 

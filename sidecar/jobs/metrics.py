@@ -111,7 +111,7 @@ class JobMetrics(MetricSet):
 
     def __init__(self, registry: CollectorRegistry) -> None:
         super().__init__(registry)
-        self.targets = self.collected(TargetGauges())
+        self.targets = self.add_collector(TargetGauges())
 
     def count_response(self, target: str, status: int | None) -> None:
         """Count a target's response by its status. Nothing is counted if the status is None."""

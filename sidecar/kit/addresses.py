@@ -14,7 +14,7 @@ _NON_PUBLIC_NETWORKS = [
         *("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"),
     )
 ]
-#: The range of public IPv6 addresses. Others are local, multicast, for tests, or embed another one.
+#: Public IPv6 addresses. All others are local, multicast, for tests, or embed an IPv4 address.
 _GLOBAL_UNICAST = ip_network("2000::/3")
 #: IPv6 addresses that embed an IPv4 address (NAT64). They are public if that address is.
 _NAT64 = IPv6Network("64:ff9b::/96")
@@ -60,7 +60,7 @@ MAX_ADDRESSES = 10_000
 
 class AddressLimit:
     """A rate limit with a token bucket for each IP address (for IPv6, each /64 network). A bucket
-    gets `per_s` tokens a second and holds `burst`. Only the time when it is full is stored."""
+    gets `per_s` tokens a second and holds `burst`. Only the time when it will be full is stored."""
 
     def __init__(self, *, per_s: float, burst: int) -> None:
         self._per_s, self._burst = per_s, burst

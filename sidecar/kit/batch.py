@@ -1,4 +1,4 @@
-"""Combines calls into batches: calls that arrive during one batch are the next batch."""
+"""Combines calls into batches. Calls that arrive while one batch runs form the next batch."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,7 +23,7 @@ class CallBatcher(Generic[BatchItem, BatchReply]):
         self._task: asyncio.Task[None] | None = None
 
     def submit(self, item: BatchItem) -> asyncio.Future[BatchReply]:
-        """Add an item to the next batch. Return a future of its reply, or of what `run` raises."""
+        """Add an item to the next batch. Return a future of its reply or of the error in `run`."""
         future: asyncio.Future[BatchReply] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         if self._task is None:

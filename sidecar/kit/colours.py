@@ -6,7 +6,7 @@ Colour = tuple[float, float, float]
 BLACK: Colour = (0.0, 0.0, 0.0)
 WHITE: Colour = (1.0, 1.0, 1.0)
 _HINT = "write a colour such as #0f766e, teal, rgb(15 118 110) or oklch(0.51 0.09 186)"
-#: The longest text that is parsed.
+#: The longest text that is parsed, in characters.
 _MAX_LENGTH = 100
 #: The number of tones that ensure_contrast tries.
 _TONES = 50
@@ -45,7 +45,7 @@ def choose_text_colour(colour: Colour) -> Colour:
 
 
 def ensure_contrast(colour: Colour, background: Colour, minimum: float) -> Colour:
-    """Darken or lighten the colour until its contrast with the background is at least `minimum`."""
+    """Return the colour, darkened or lightened until the contrast is at least `minimum`."""
     extreme = choose_text_colour(background)
     tones = (mix(colour, extreme, step / _TONES) for step in range(_TONES))
     return next((tone for tone in tones if contrast(tone, background) >= minimum), extreme)

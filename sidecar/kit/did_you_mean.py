@@ -32,7 +32,7 @@ def _find_inner_type(annotation: Any, field_name: str) -> Any:
     """Return the type of a model's field, or of the values of a dict or list."""
     if (table := _find_model(annotation)) is not None:
         return getattr(table.model_fields.get(field_name), "annotation", None)
-    # Which of the type arguments is the type of the values.
+    # The position of the type of the values among the type arguments.
     positions = {dict: 1, list: 0, tuple: 0}
     kinds = [(get_args(member), get_origin(member)) for member in union_members(annotation)]
     return next((inner[positions[kind]] for inner, kind in kinds if kind in positions), None)

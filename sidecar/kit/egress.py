@@ -1,7 +1,7 @@
-"""Opens HTTP sessions to servers that may misbehave. All requests of ours go through one.
+"""Opens HTTP sessions to servers that may misbehave. Waitroom sends all requests by them.
 
 A response that nobody asked for is not taken for the response to a later request. The head of a
-response is bounded, with all interim responses (1xx) before it. No request is sent twice. Cookies
+response and all interim responses (1xx) before it are bounded. No request is sent twice. Cookies
 are off.
 
 A session for URLs that clients have chosen connects only to public IP addresses: the resolver
@@ -33,13 +33,13 @@ DNS_S = 2
 KEEP_ALIVE_S = 1.5
 #: The longest line in the head of a response, in bytes.
 MAX_LINE = 8190
-#: The maximum number of interim responses (1xx) before a response, the maximum size of them and the
-#: response's head, and how many of these bytes are parsed at a time.
+#: The maximum number of interim responses (1xx) before a response, their maximum size with the
+#: response's head, in bytes, and how many of these bytes are parsed at a time.
 MAX_INTERIM, MAX_HEAD, HEAD_PART = 200, 131_072, 4_096
 #: How many connections a request skips because the server has sent unrequested data on them.
 MAX_SKIPPED = 20
-#: What the current task awaits when the connection for its request is open, before it sends the
-#: request. May be called again, if the connection breaks meanwhile.
+#: A function that the current task calls and awaits when the connection for its request is open,
+#: before it sends the request. It may be called again, if the connection breaks meanwhile.
 BEFORE_SEND: ContextVar[Callable[[], Awaitable[None]] | None] = ContextVar(
     "before_send", default=None
 )
@@ -145,8 +145,8 @@ def _is_usable(connection: Connection) -> bool:
 
 class _Protocol(ResponseHandler):
     """A connection that drops interim responses, and closes if they do not end or if data comes
-    that belongs to no response. aiohttp would queue each for a reader that takes the queue without
-    a pause, so a server could stop all other tasks of the process."""
+    that belongs to no response. aiohttp would queue interim responses for a reader that handles all
+    of them without a pause, so a server could stop all other tasks of the process."""
 
     _head_size, _interim_count = 0, 0
     #: The body of the response, or None until its head has come.

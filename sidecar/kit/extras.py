@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 from sidecar.kit.errors import InputError
 
-#: What pip and pipx install: a clone, as long as the package index has no Waitroom. A release
-#: writes "waitroom" here. A test then names the pages that say otherwise.
+#: What pip and pipx install Waitroom from: a clone, as long as the package index does not have it.
+#: A release sets this to "waitroom", and a test then names the pages that still say otherwise.
 SOURCE = "."
 #: Installs for all users, because the replicas cannot see home folders.
 PIPX_INSTALL = "sudo PIPX_HOME=/opt/pipx PIPX_BIN_DIR=/usr/local/bin pipx install --force"

@@ -54,7 +54,7 @@ def signed_headers(
     event: str, id_: str, body: bytes, secrets: Sequence[str], *, now_s: float
 ) -> dict[str, str]:
     """Return the headers of a JSON message sent at `now_s`, signed if there is a secret. The first
-    secret makes our own signature, and each one a signature of Standard Webhooks."""
+    secret makes Waitroom's own signature, and every secret one of Standard Webhooks."""
     headers = {
         "Content-Type": "application/json; charset=utf-8",
         "User-Agent": f"waitroom/{__version__}",
@@ -77,7 +77,7 @@ async def post(
     read: Callable[[bytes], PostResult] | None = None,
     keep_error_body: bool = False,
 ) -> PostResult:
-    """Send a message once. Raises nothing, whatever the receiver does, and follows no redirect.
+    """Send a message once and return the result, whatever the receiver does. Follow no redirect.
 
     Args:
         read: Converts the body of a response with status 2xx to the result.

@@ -20,8 +20,8 @@ _HINT = 'write a date and a time, such as "2026-12-01 10:00", or "2026-12-01T10:
 
 
 def read_moment(value: object, zone: str) -> int:
-    """Convert a time in the settings to ms since 1970. It is a string, a TOML date-time, or ms. A
-    time without an offset is local time in `zone`. Raises ValueError, with how to write a time."""
+    """Convert a time in the settings, a string, a TOML date-time or ms, to ms since 1970. A time
+    without an offset is in `zone`. Raises ValueError that says how to write a time."""
     moment = _parse_text(value) if isinstance(value, str) else value
     if isinstance(moment, datetime):
         if moment.tzinfo is None:
@@ -75,8 +75,8 @@ Moment = Annotated[int, BeforeValidator(parse_moment), Field(ge=0, le=LATEST_MS)
 
 
 def read_zoned(value: object) -> int:
-    """Convert a time with a zone (ISO 8601) to ms since 1970. Raises ValueError, with how to write
-    a time."""
+    """Convert a time with a zone (ISO 8601) to ms since 1970. Raises ValueError that says how to
+    write a time."""
     with contextlib.suppress(ValueError, OverflowError):
         if isinstance(value, str) and (moment := _parse_text(value)).tzinfo is not None:
             return round(moment.timestamp() * 1000)
@@ -87,7 +87,7 @@ _AGO = r"[0-9]{1,5}(\.[0-9]+)?(ms|s|m|h|d)"
 _AT = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{3})?)?(Z|[+-][0-9]{2}:[0-9]{2})?"
 _PAST = f"^(|now|{_AGO}|[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(T{_AT})?)$"
 _PAST_HINT = "write a time such as 2026-11-27T18:00Z, or how long ago: 90m, 24h, 7d"
-#: The first and the last time that a datetime has, in ms since 1970. Databases have them too.
+#: The first and last times that a datetime can have, ms since 1970. Databases can store both.
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 
 
@@ -100,13 +100,13 @@ def _check_past(text: str) -> str:
 
 #: A time in the past as a string that read_past accepts, or "".
 Past = Annotated[str, Field(json_schema_extra={"pattern": _PAST})]
-#: The same, and no longer ago than there are dates.
+#: A Past that a datetime can represent.
 DatedPast = Annotated[Past, AfterValidator(_check_past)]
 
 
 def read_past(text: str, now_ms: int) -> int:
     """Convert a time to ms since 1970. The text is ISO 8601 (in UTC if it has no offset), "now", or
-    how long ago the time was ("24h"). Raises ValueError, with how to write a time."""
+    how long ago the time was ("24h"). Raises ValueError that says how to write a time."""
     if text == "now":
         return now_ms
     try:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
-#: Further failures do not lengthen a delay, because a float would overflow.
+#: The number of failures after which a delay stays the same, because a float would overflow.
 _MAX_COUNTED_FAILURES = 64
 
 
@@ -35,9 +35,9 @@ class Schedule:
     attempts: int
     backoff: Backoff
 
-    def pause_s(self, made: int, after_s: float = 0) -> float | None:
-        """Return the delay after `made` attempts, at least `after_s`, or None if none is left."""
-        return None if made >= self.attempts else max(after_s, self.backoff.delay_s(made))
+    def pause_s(self, count: int, after_s: float = 0) -> float | None:
+        """Return the delay after `count` attempts, at least `after_s`, or None after the last."""
+        return None if count >= self.attempts else max(after_s, self.backoff.delay_s(count))
 
 
 def parse_retry_after(retry_after: str, now_s: float) -> float:

@@ -20,7 +20,7 @@ STORES = (
     *("redis+sentinel://", "rediss+sentinel://", "redis+cluster://", "rediss+cluster://"),
 )
 DATABASES = ("sqlite:///", "mysql://", "mariadb://", "postgresql://")
-#: A server in a store's URL: a host name, IPv4 address or IPv6 address in brackets, perhaps a port.
+#: A server in a store's URL: a host name, IPv4 address or [IPv6 address], with an optional port.
 _SERVER = re.compile(r"([^\s:/@\[\]]+|\[[\da-fA-F:.]+\])(?::([0-9]{1,5}))?")
 #: How many characters of a rejected value an error message repeats.
 _MAX_SHOWN = 120
@@ -50,7 +50,8 @@ def _no_boolean(hint: str) -> BeforeValidator:
 
 
 def from_text(value: object) -> object:
-    """Convert digits to a number, as pydantic does not for a Literal. Return others unchanged."""
+    """Convert a string of digits to a number, because pydantic does not do so for a Literal. Return
+    all other values unchanged."""
     return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
@@ -140,7 +141,7 @@ _AMBIGUOUS = re.compile(r"[\x00-\x1f\x7f\\;%?#]|//")
 
 
 def _split_unique(value: object, limit: int) -> list[str]:
-    """Return the distinct parts of a string or list. Raises ValueError if they exceed `limit`."""
+    """Return the distinct parts of a string or list. Raises ValueError for more than `limit`."""
     value = split_list(value)
     if not isinstance(value, (list, tuple)) or not all(isinstance(part, str) for part in value):
         raise ValueError("write a list of texts, or one text with commas between")
@@ -218,7 +219,7 @@ class HoldsSecrets:
     """Marks a table of settings as having secret values: Annotated[Table, HoldsSecrets]."""
 
 
-#: What a value must be, by pydantic's type of the error or the first word of it.
+#: Maps the type of a pydantic error, or the first word of the type, to what a value must be.
 _REQUIREMENTS = {
     "literal_error": "must be {expected}",
     "greater_than": "must be greater than {gt}",

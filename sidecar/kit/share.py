@@ -3,7 +3,7 @@
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-#: The folders of `sidecar/share` in the installed package, with their paths in a checkout.
+#: Maps a folder of `sidecar/share` in the installed package to its path in a checkout.
 _IN_CHECKOUT = {"static": "static", "nginx": "nginx/waitroom", "systemd": "deploy/systemd"}
 
 

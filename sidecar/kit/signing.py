@@ -16,7 +16,7 @@ from itsdangerous.encoding import base64_decode, base64_encode, want_bytes
 from itsdangerous.exc import BadData
 
 MIN_WEBHOOK_SECRET_LENGTH = 16
-#: What a secret of Standard Webhooks begins with, and how many bytes it encodes, at least and most.
+#: The prefix of a Standard Webhooks secret; the minimum and maximum number of bytes it encodes.
 STANDARD_PREFIX = "whsec_"
 STANDARD_SECRET_BYTES = (24, 64)
 
@@ -55,7 +55,7 @@ class TimeSigner:
         """Return the signed text and the time of signing, unix seconds. Raises BadSignature or
         ValueError if the text is forged or malformed."""
         signed, _, signature = text.encode("ascii").rpartition(b".")
-        # The comparison of encoded signatures rejects all other spellings. Newest key first.
+        # The comparison of encoded signatures rejects other spellings. Try the newest key first.
         for mac in reversed(self._macs):
             if hmac.compare_digest(_signature(mac, signed), signature):
                 break
@@ -100,7 +100,7 @@ def _decode_time(time: bytes) -> int:
 
 
 def check_webhook_secret(secret: str) -> None:
-    """Raise ValueError, without the secret, if a secret that signs webhooks is not valid."""
+    """Raise ValueError if a webhook's secret is not valid. The message does not contain it."""
     if len(secret) < MIN_WEBHOOK_SECRET_LENGTH:
         raise ValueError(f"fewer than {MIN_WEBHOOK_SECRET_LENGTH} characters")
     if not secret.startswith(STANDARD_PREFIX):
@@ -118,7 +118,7 @@ def check_webhook_secret(secret: str) -> None:
 
 
 def _standard_key(secret: str) -> bytes:
-    """Return the key that a secret is in Standard Webhooks. Raises ValueError for bad base64."""
+    """Return a secret's key for Standard Webhooks. Raises ValueError for malformed base64."""
     encoded = secret.removeprefix(STANDARD_PREFIX)
     return secret.encode() if encoded == secret else a2b_base64(encoded, strict_mode=True)
 

@@ -12,7 +12,7 @@ from pystache.parser import ParsingError, parse
 
 #: The name of a template's file, without a path.
 TEMPLATE_NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,99}\.(?:html|mustache)\Z", re.ASCII)
-#: The largest template, in bytes. Visitors load their page often.
+#: The largest template, in bytes. It is limited because visitors load their page often.
 MAX_TEMPLATE = 262_144
 _POSITION = re.compile(r",? ?(?:its section starts )?at position \d+", re.IGNORECASE)
 
@@ -31,8 +31,6 @@ class _Renderer(Renderer):  # type: ignore[misc] # the library has no types
 
 
 class Template:
-    """A compiled template."""
-
     def __init__(self, text: str) -> None:
         """Compile a template. Raises ValueError with the line number and the problem."""
         try:

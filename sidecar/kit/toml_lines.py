@@ -6,7 +6,7 @@ _TABLE = re.compile(r"\s*\[\[?\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
 _NAME = r"(?:[\w-]+|\"[^\"]*\"|'[^']*')"
 _KEY = re.compile(rf"\s*({_NAME}(?:\s*\.\s*{_NAME})*)\s*=")
 _PART = re.compile(_NAME)
-#: Strings and comments, which may contain brackets. The group is the quotes of multi-line strings.
+#: Strings and comments, which may contain brackets. The group has a multi-line string's quotes.
 _STRING_OR_COMMENT = re.compile(r"(\"\"\"|''')|\"(?:[^\"\\]|\\.)*\"|'[^']*'|#.*")
 _MULTI_LINE_QUOTES = ('"""', "'''")
 

@@ -1,8 +1,8 @@
 """Reads the headers of W3C Trace Context, and adds the id of the trace to log lines.
 
-Waitroom records no spans. So it sends on what it got, unchanged: then a span of the receiver is a
-child of the caller's span. With a parent id of its own it would be a child of a span that nobody
-has. The Recommendation allows both (section 3.4, Mutating the traceparent Field)."""
+Waitroom records no spans, so it forwards the headers unchanged, and the receiver's span is a child
+of the caller's span. With a parent id of Waitroom's, the receiver's span would be a child of a span
+that does not exist. The Recommendation allows both (3.4, Mutating the traceparent Field)."""
 
 import asyncio
 import re
@@ -18,25 +18,25 @@ _TRACEPARENT = re.compile(
     r"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?"
 )
 _STATE_MEMBER = re.compile(r"([a-z0-9][a-z0-9_*/@-]{0,255})=[ -+\--<>-~]{0,255}[!-+\--<>-~]")
-#: The maximum length and number of members of a tracestate that is sent on.
+#: The maximum length and number of members of a tracestate that is forwarded.
 _MAX_STATE, _MAX_MEMBERS = 512, 32
 
 
 def read_trace_context(headers: MultiMapping[str]) -> dict[str, str]:
-    """Return the headers to send on: none without a valid traceparent, and no tracestate that is
-    not valid."""
+    """Return the headers to forward. Return {} if traceparent is missing or invalid, and omit an
+    invalid tracestate."""
     parents = headers.getall(TRACEPARENT, [])
     match = _TRACEPARENT.fullmatch(parents[0].strip(" \t")) if len(parents) == 1 else None
     if match is None or (match[1] == "00" and match[5] is not None):
         return {}
     traceparent = match[0]
-    if match[1] != "00":  # of a later version: of its flags only the first is known
+    if match[1] != "00":  # of a later version's flags only the first is known
         traceparent = f"00-{match[2]}-{match[3]}-{int(match[4], 16) & 1:02x}"
     state = ",".join(headers.getall(TRACESTATE, [])).strip(" \t")
     members = [member.strip(" \t") for member in state.split(",") if member.strip(" \t")]
     matches = [_STATE_MEMBER.fullmatch(member) for member in members]
     keys = {each[1] for each in matches if each is not None}
-    # A key comes once, so there are as many keys as members, unless one is not valid.
+    # Keys are unique, so there are as many keys as members if all members are valid.
     if 0 < len(keys) == len(members) <= _MAX_MEMBERS and len(state) <= _MAX_STATE:
         return {TRACEPARENT: traceparent, TRACESTATE: state}
     return {TRACEPARENT: traceparent}
@@ -49,14 +49,14 @@ def get_trace_id(trace: Mapping[str, str]) -> str | None:
 
 
 _Logged: TypeAlias = tuple["asyncio.Task[Any] | None", str]
-#: The id of the trace, and the task whose log lines have it. A task that the task starts may work
-#: for others too.
+#: The task whose log lines have the id of a trace, and the id. The lines of its child tasks do not
+#: have it, because those may also work on other requests.
 _logged: ContextVar[_Logged | None] = ContextVar("logged_trace", default=None)
 
 
 def log_trace(trace: Mapping[str, str]) -> Token[_Logged | None] | None:
-    """Add `trace_id` to the log lines of this task from now on. Return what `stop_logging_trace`
-    needs, or None without a trace."""
+    """Add `trace_id` to the log lines of this task from now on. Return a token, with which to call
+    `stop_logging_trace`, or None if there is no trace."""
     trace_id = get_trace_id(trace)
     return _logged.set((asyncio.current_task(), trace_id)) if trace_id else None
 
@@ -68,7 +68,7 @@ def stop_logging_trace(token: Token[_Logged | None]) -> None:
 def add_trace_id(
     _logger: Any, _method: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """Add the id of this task's trace to a log line: a processor of structlog."""
+    """Add the id of this task's trace to a log line. structlog calls this as a processor."""
     logged = _logged.get()
     if logged is not None and logged[0] is _find_task():
         event.setdefault("trace_id", logged[1])

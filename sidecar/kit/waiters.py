@@ -1,4 +1,4 @@
-"""Wakes requests that wait for something with a name (long polls)."""
+"""Wakes long polls, which are requests that wait for a change of a job or other named object."""
 
 import asyncio
 import contextlib
@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 
 class Waiters:
-    """The events of those who wait, by the name of what they wait for."""
+    """The events that wake waiting requests, by the name of what the requests wait for."""
 
     def __init__(self) -> None:
         self._events: dict[str, list[asyncio.Event]] = {}
 
     def __len__(self) -> int:
-        """Return the number of names that somebody waits for."""
+        """Return the number of names that requests wait for."""
         return len(self._events)
 
     @contextlib.contextmanager
@@ -28,7 +28,7 @@ class Waiters:
                 del self._events[name]
 
     def wake(self, name: str) -> None:
-        """Wake those who wait for a name. "" wakes all, because a message may have been missed."""
+        """Wake those who wait for a name. Wake all for "", which means that messages were lost."""
         names = [name] if name else list(self._events)
         for event in [event for each in names for event in self._events.get(each, ())]:
             event.set()

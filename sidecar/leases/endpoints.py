@@ -215,7 +215,7 @@ def _listen(
     template, owner = _find_template(request), owner_of(request).name
     template.check(params.resource)
     with (
-        request.app[LONG_POLLS].opened(request) as event,
+        request.app[LONG_POLLS].keep_open(request) as event,
         template.listen(params.resource, holder, event, owner=owner),
     ):
         yield event

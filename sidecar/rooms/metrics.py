@@ -207,7 +207,7 @@ class RoomMetrics(MetricSet):
 
     def __init__(self, registry: CollectorRegistry) -> None:
         super().__init__(registry)
-        self.stays = self.collected(StoreCounters())
+        self.stays = self.add_collector(StoreCounters())
         #: The names of the sub-queues that have samples, by room.
         self._sub_queues: dict[str, set[str]] = {}
 

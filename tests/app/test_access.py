@@ -65,7 +65,7 @@ def session(name: str = "Night shift", token: str = ADMIN) -> dict[str, str]:
     cookie = operators.log_in(name)
     operator = operators.read(cookie)
     assert operator is not None
-    return {"Cookie": f"{COOKIE}={cookie}", CSRF_HEADER: operators.csrf(operator)}
+    return {"Cookie": f"{COOKIE}={cookie}", CSRF_HEADER: operators.csrf_token(operator)}
 
 
 async def test_each_token_has_a_name(door):

@@ -146,7 +146,10 @@ def session(client, role: str) -> dict[str, str]:
     """Of the operator who is named like the role."""
     operators = client.app[OPERATORS]
     cookie = operators.log_in_by_password(role)
-    return {"Cookie": f"{COOKIE}={cookie}", CSRF_HEADER: operators.csrf(operators.read(cookie))}
+    return {
+        "Cookie": f"{COOKIE}={cookie}",
+        CSRF_HEADER: operators.csrf_token(operators.read(cookie)),
+    }
 
 
 async def test_an_undeclared_endpoint_is_an_admins(client):

@@ -188,7 +188,7 @@ async def test_keys_rotate_under_a_session():
     both = Operators([old, new], ADMIN_TOKEN)
     operator = both.read(value)
     assert operator is not None
-    assert both.is_csrf(operator, Operators([old], ADMIN_TOKEN).csrf(operator))
+    assert both.is_csrf_token(operator, Operators([old], ADMIN_TOKEN).csrf_token(operator))
     assert Operators([new], ADMIN_TOKEN).read(value) is None
 
 

@@ -58,7 +58,10 @@ KINDS = {
     "permit": (is_permit, PERMITS.write("job", 1, NOW_MS + 1)),
     "grant": (is_grant, Grants("shop", KEYS[:1]).sign(Grant("vip", NOW_MS // 1000 + 60, "id"))),
     "session": (OPERATORS.read, OPERATORS.log_in("Ann")),
-    "CSRF token": (lambda text: OPERATORS.is_csrf(OPERATOR, text), OPERATORS.csrf(OPERATOR)),
+    "CSRF token": (
+        lambda text: OPERATORS.is_csrf_token(OPERATOR, text),
+        OPERATORS.csrf_token(OPERATOR),
+    ),
 }
 
 

@@ -558,7 +558,7 @@ async def test_a_full_store(redis_socket, turn):
         ):
             with pytest.raises(StoreError, match="maxmemory"):
                 await call
-            store._scripts.breaker.succeeded()
+            store._scripts.breaker.record_success()
         assert await contents(redis, store) == before
         assert (await store.ask("A", "one")).fence == lease.fence
         assert len(await store.list()) == 2
@@ -621,7 +621,7 @@ async def test_every_call_says_that_the_store_is_away(away):
         "list": store.list,
         "count": store.count,
     }.items():
-        store._scripts.breaker.succeeded()
+        store._scripts.breaker.record_success()
         with pytest.raises(StoreError, match=f"^{name}: "):
             await call()
     assert errors == ["ask", "renew", "release", "due", "list", "count"]

@@ -227,16 +227,16 @@ def test_a_try_that_lasts_is_the_only_one(monkeypatch):
     for timeout_s, pause_s in ((0.2, 1), (1, 1), (5, 5)):
         breaker = Breaker(timeout_s)
         for _ in range(TRIES):
-            breaker.tries()
-            breaker.failed()
+            breaker.record_attempt()
+            breaker.record_failure()
         now += pause_s - 0.01
-        assert breaker.refuses
+        assert breaker.is_refusing
         now += 0.02
-        assert not breaker.refuses
-        breaker.tries()
-        assert breaker.refuses
-        breaker.succeeded()
-        assert not breaker.refuses
+        assert not breaker.is_refusing
+        breaker.record_attempt()
+        assert breaker.is_refusing
+        breaker.record_success()
+        assert not breaker.is_refusing
 
 
 async def test_a_store_that_is_away_is_asked_once_a_second(redis_socket):

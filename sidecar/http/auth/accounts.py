@@ -15,14 +15,12 @@ from sidecar.http.auth.rights import Role
 from sidecar.kit.addresses import parse_ip
 
 Network: TypeAlias = IPv4Network | IPv6Network
-#: The value in ProxySignIn.sources for all connections through a unix socket.
+#: The entry in ProxySignIn.sources that stands for all connections through a unix socket.
 UNIX = "unix"
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The account of an operator."""
-
     role: Role
     #: An Argon2 hash, or "" if the operator cannot log in with a password.
     password: str = field(default="", repr=False)
@@ -30,7 +28,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class ProxySignIn:
-    """How a proxy tells which operator it has signed in: by a header with the operator's name."""
+    """The header in which a proxy names the operator whom it has signed in."""
 
     header: str = ""
     #: The networks from which the header is trusted. They may include UNIX.
@@ -71,7 +69,7 @@ class Accounts:
         """Return an operator's role, or None if the operator has none."""
         if account := self.named.get(name):
             return account.role
-        # If there is an account anna, the name Anna gets no role: it may be the same operator.
+        # If there is an account anna, Anna gets no role, because both may be the same operator.
         return self.proxy.role if self.proxy.header and not self.is_taken(name) else None
 
     def digest(self, name: str) -> str | None:
@@ -88,17 +86,17 @@ class Accounts:
         return _fold(name) in map(_fold, self.named)
 
     async def is_password(self, name: str, password: str, is_refused: Callable[[], bool]) -> bool:
-        """Return True if the password is right. An unknown name is checked against the hash of some
-        account, so that the check takes as long. `is_refused` is called when this check gets the
-        lock: if the client's IP address is refused by then, return False without a check."""
+        """Return True if the password is right. For an unknown name, check the password against the
+        hash of some account, so that the reply takes as long. `is_refused` says whether the
+        client's IP address is refused when the check begins: then return False without a check."""
         account = self.named.get(name)
         password_hash = account.password if account else ""
-        others = (other.password for other in self.named.values() if other.password)
+        other_hashes = (other.password for other in self.named.values() if other.password)
         async with self._check_lock:
             if is_refused():
                 return False
             is_right = await asyncio.to_thread(
-                is_hash_of, password_hash or next(others, ""), password
+                is_hash_of, password_hash or next(other_hashes, ""), password
             )
         return is_right and bool(password_hash)
 

@@ -1,4 +1,4 @@
-"""Stores which sessions of the dashboard have ended by a log-out, for all replicas."""
+"""Shares among all replicas which sessions of the dashboard a log-out has ended."""
 
 import time
 from collections.abc import Callable
@@ -11,8 +11,8 @@ from sidecar.storage.redis.driver_errors import driver_errors, text
 #: the unix times when the sessions would have expired. The member `name:ann` stands for all
 #: sessions of Ann that expire by that time. The key itself expires too.
 ENDED_SESSIONS = "waitroom:dashboard:ended"
-#: How long an expired session stays there, seconds, because the clocks of replicas may be behind.
-LATE_S = 3600
+#: How many seconds an expired session stays in Redis, because a replica's clock may be behind.
+KEEP_EXPIRED_S = 3600
 
 
 class EndedSessions:
@@ -36,15 +36,15 @@ class EndedSessions:
         self._unsure_before_s = now_s() if redis else 0.0
 
     def add(self, session: str, ends_s: int) -> None:
-        """Add a session that would expire at `ends_s`. Other replicas learn of it by share()."""
+        """Mark a session as ended. `ends_s` is when it would have expired, in unix seconds."""
         self._ended[session] = ends_s
 
     def would_end_s(self, session: str) -> int:
-        """Return when the session would have expired if it has ended, in unix seconds, else 0."""
+        """Return the unix time at which a session that has ended would have expired, else 0."""
         return self._ended.get(session, 0)
 
     def is_unsure(self, began_s: int) -> bool:
-        """Return True if it is not known yet whether a session that began then has ended."""
+        """Return True while it is unknown whether a session that began at `began_s` has ended."""
         return began_s < int(self._unsure_before_s)
 
     async def share(self) -> None:
@@ -60,7 +60,7 @@ class EndedSessions:
     async def _exchange(self) -> dict[str, int]:
         """Add the ended sessions of this replica to those in Redis, and return all of them. If both
         have a time for a session, the later one counts."""
-        oldest_s = int(self._now_s()) - LATE_S
+        oldest_s = int(self._now_s()) - KEEP_EXPIRED_S
         async with driver_errors("ended sessions", self._timeout_s):
             rows = await self._redis.zrangebyscore(
                 ENDED_SESSIONS, oldest_s, "+inf", withscores=True
@@ -74,7 +74,7 @@ class EndedSessions:
             if missing:
                 # Because of `gt` a later time is never replaced with an earlier one.
                 await self._redis.zadd(ENDED_SESSIONS, missing, gt=True)
-                last_s = max((stored | missing).values()) + LATE_S
+                last_s = max((stored | missing).values()) + KEEP_EXPIRED_S
                 await self._redis.expireat(ENDED_SESSIONS, last_s)
                 await self._redis.zremrangebyscore(ENDED_SESSIONS, "-inf", oldest_s)
         return {s: max(ends_s, self.would_end_s(s)) for s, ends_s in (stored | missing).items()}

@@ -32,7 +32,7 @@ PROXY_LIFETIME_S = 300
 WALL_LIFETIME_S = 30 * 86_400
 #: The longest name of an operator, in characters.
 NAME_LENGTH = 64
-#: The longest cookie or link that is checked, in characters. All that Waitroom signs are shorter.
+#: The longest cookie or link that is checked, in characters. Waitroom signs only shorter ones.
 MAX_LENGTH = 2048
 
 
@@ -77,7 +77,7 @@ class Operators:
         self._ended = ended or EndedSessions(None, now_s=now_s)
         #: Counts wrong tokens and passwords at the log-in and at /admin/.
         self.guesses = Throttle(now_s)
-        #: Counts wrong tokens at /v1/: programs with an old token must not lock operators out.
+        #: Counts wrong tokens at /v1/: programs with an old token do not lock operators out.
         self.guesses_of_programs = Throttle(now_s)
 
     def _serializer(self, salt: str) -> URLSafeSerializer:
@@ -109,11 +109,11 @@ class Operators:
         return _text(self._named_cookies.dumps(fields))
 
     def _end_s(self, name: str) -> int:
-        """Return when a new session expires, later than all that log_out_everywhere has ended."""
+        """Return when a new session expires: after all sessions that log_out_everywhere ended."""
         return max(int(self._now_s()) + LIFETIME_S, self._last_ended_s(name) + 1)
 
     def _last_ended_s(self, name: str) -> int:
-        """Return by when a session of the account must expire to have ended. 0: none has ended."""
+        """Return the latest expiry of a session that log_out_everywhere has ended, or 0."""
         return self._ended.would_end_s(_account_key(name))
 
     def log_out(self, operator: Operator) -> None:
@@ -168,8 +168,8 @@ class Operators:
         )
 
     def sign_wall(self, room: str, operator: Operator) -> str:
-        """Return the signed part of the URL of a room's wall display. The URL becomes invalid with
-        a new admin token, or if an account made it, with a new role or password of the account."""
+        """Return the signed part of the URL of a room's wall display. A new admin token makes the
+        URL invalid, or, if an account made it, a new role or password of the account."""
         ends_s = int(self._now_s()) + WALL_LIFETIME_S
         if operator.by == "token":
             return _text(self._walls.dumps([room, ends_s]))
@@ -188,17 +188,17 @@ class Operators:
             return None
         return room if is_valid and ends_s > self._now_s() else None
 
-    def csrf(self, operator: Operator) -> str:
+    def csrf_token(self, operator: Operator) -> str:
         """Return the CSRF token of a session, which the dashboard sends with every change."""
         return self._csrf.get_signature(operator.session).decode("ascii")
 
-    def is_csrf(self, operator: Operator, token: str) -> bool:
+    def is_csrf_token(self, operator: Operator, token: str) -> bool:
         return self._csrf.verify_signature(operator.session, token)
 
 
 def _read_fields(serializer: URLSafeSerializer, signed: str, *kinds: type) -> list[Any]:
-    """Return the fields of a signed text. Return [] if the text is forged, or has fields of other
-    types, which another version of Waitroom has signed."""
+    """Return the fields of a signed text. Return [] if the text is forged, or if another version of
+    Waitroom has signed it with fields of other types."""
     try:
         fields = serializer.loads(signed) if len(signed) <= MAX_LENGTH else None
     except (BadData, ValueError):

@@ -1,4 +1,4 @@
-"""Finds the owner of jobs and leases, which is the client whose token a request has."""
+"""Finds the owner of a request's jobs and leases: the client whose token the request has."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from aiohttp import web
 
 from sidecar.http.auth.rights import DEFAULT_SCOPES, OWNERS, Scope
 
-#: The key of the function that returns the owner of a request's token, or None without a valid one.
+#: The key of the function that returns the owner of a request's token, or None if it is not valid.
 FIND_OWNER: "web.AppKey[Callable[[web.Request], Owner | None]]" = web.AppKey("find_owner")
 
 
@@ -22,7 +22,7 @@ class Owner:
 
     @property
     def may_choose_class(self) -> bool:
-        """Whether the client may choose a class without a grant."""
+        """Return True if the client may choose a class without a grant."""
         return self.is_operator or "classes" in self.scopes
 
 
@@ -31,7 +31,7 @@ OPERATOR = Owner(OWNERS[1], is_operator=True)
 
 
 def owner_of(request: web.Request) -> Owner:
-    """Return the owner of a request's token. Raises HTTPUnauthorized if there is none."""
+    """Return the owner of a request's token. Raises HTTPUnauthorized without a valid token."""
     owner = request.app[FIND_OWNER](request)
     if owner is None:
         raise web.HTTPUnauthorized

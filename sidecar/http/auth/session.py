@@ -27,11 +27,11 @@ def find_operator(request: web.Request) -> Operator | None:
 
 def check_origin(request: web.Request, operator: Operator) -> web.Response | None:
     """Return a problem if a request with a session's cookie may come from another site, else None.
-    A change needs a CSRF token too, because browsers may send the cookie with such a request."""
+    A change needs a CSRF token too, because browsers may send the cookie from another site."""
     if not is_same_origin(request.headers):
         return problem(FOREIGN_SITE, detail="The session's cookie is for the dashboard")
     token = request.headers.get(CSRF_HEADER, "")
-    if request.method in _SAFE_METHODS or request.app[OPERATORS].is_csrf(operator, token):
+    if request.method in _SAFE_METHODS or request.app[OPERATORS].is_csrf_token(operator, token):
         return None
     return problem(CSRF_WRONG, detail=f"Send {CSRF_HEADER}, or the token as bearer.")
 

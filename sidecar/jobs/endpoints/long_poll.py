@@ -37,7 +37,7 @@ class JobPolls(LongPolls):
     async def wait(self, request: web.Request, view: JobView, wait_s: float) -> JobView:
         """Wait up to `wait_s` until a job has ended or is called. Return the job's latest view."""
         id_, ends_s = view.job.id, time.monotonic() + wait_s
-        with self.opened(request) as event, self._service.changes.waiters.listen(id_, event):
+        with self.keep_open(request) as event, self._service.changes.waiters.listen(id_, event):
             # The first look is now: the job may have ended before this request listened.
             while not (self.is_closed or is_gone(request)):
                 event.clear()
@@ -56,7 +56,7 @@ class JobPolls(LongPolls):
         """Wait up to `wait_s` until any of the jobs has ended or is called. Return the views of all
         such jobs, in the order of `ids`."""
         ends_s, views = time.monotonic() + wait_s, list[JobView]()
-        with self.opened(request) as event, ExitStack() as stack:
+        with self.keep_open(request) as event, ExitStack() as stack:
             for id_ in ids:
                 stack.enter_context(self._service.changes.waiters.listen(id_, event))
             while not (self.is_closed or is_gone(request)):

@@ -15,8 +15,8 @@ class Breaker:
     __slots__ = ("_failures", "_interval_s", "_tried_s")
 
     def __init__(self, timeout_s: float = PROBE_INTERVAL_S) -> None:
-        """Create a closed breaker. `timeout_s` is the time limit of a probe: while one may be in
-        flight, there is no second one."""
+        """Create a closed breaker. `timeout_s` is the time limit of a probe: for as long as a probe
+        may be in flight, no second probe is sent."""
         self._interval_s = max(PROBE_INTERVAL_S, timeout_s)
         self._failures = 0
         self._tried_s = 0.0
@@ -26,17 +26,16 @@ class Breaker:
         return self._failures >= TRIES
 
     @property
-    def refuses(self) -> bool:
+    def is_refusing(self) -> bool:
         """Return True if a call must not be sent now: the breaker is open, and the last probe began
         less than a second ago or may still be in flight."""
         return self.is_open and time.monotonic() < self._tried_s + self._interval_s
 
-    def tries(self) -> None:
-        """Record that a call is sent."""
+    def record_attempt(self) -> None:
         self._tried_s = time.monotonic()
 
-    def failed(self) -> None:
+    def record_failure(self) -> None:
         self._failures += 1
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         self._failures = 0

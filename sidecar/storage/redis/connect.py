@@ -48,7 +48,6 @@ def _open(url: str, timeout_s: float) -> Store:
 
 
 async def close(redis: Store) -> None:
-    """Close the client and all its connections."""
     if isinstance(redis, Cluster):
         await redis.shut()
     elif isinstance(redis, RedisCluster):

@@ -25,14 +25,14 @@ async def watch_eviction(
     redis: Store, on_policy: Callable[[str], None], *, timeout_s: float
 ) -> None:
     """Call `on_policy` with the eviction policy every minute, and log changes, until cancelled."""
-    before = SAFE
+    previous_policy = SAFE
     while True:
         policy = await read_eviction_policy(redis, timeout_s=timeout_s)
         if policy is not None:
             on_policy(policy)
-            if policy != before:
+            if policy != previous_policy:
                 _log_policy(policy)
-            before = policy
+            previous_policy = policy
         await asyncio.sleep(CHECK_INTERVAL_S)
 
 

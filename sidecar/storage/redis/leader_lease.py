@@ -1,4 +1,4 @@
-"""A lease in Redis, whose holder is the leader for work that one replica should do at a time."""
+"""A lease in Redis. Its holder is the leader, which does work that only one replica should do."""
 
 from typing import Any
 

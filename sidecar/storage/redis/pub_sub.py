@@ -28,8 +28,8 @@ class Subscriber:
         self._handlers: dict[str, Callable[[str], None]] = {}
 
     def listen(self, channel: str, handler: Callable[[str], None]) -> None:
-        """Call `handler` with each message of a channel from the next `run` on, and with "" when
-        the channel is subscribed to: messages may have been missed before."""
+        """Call `handler` with each message of a channel from the next `run` on. After subscribing,
+        call it with "", because messages may have been missed before."""
         self._handlers[channel] = handler
 
     @property
@@ -54,9 +54,9 @@ async def publish(redis: Store, channel: str, message: str, *, timeout_s: float)
 async def subscribe(
     redis: Store, channels: Sequence[str], *, silence_s: float = SILENCE_S
 ) -> AsyncGenerator[tuple[str, str], None]:
-    """Iterate over the messages of channels forever, without errors, as (channel, message). The
-    message "" comes for each channel at the start and after each reconnect: messages may have been
-    missed. Close it with `contextlib.aclosing`."""
+    """Yield each message of the channels as (channel, message), forever and without errors. After
+    the start and each reconnect yield "" for each channel, because messages may have been missed.
+    Callers close the generator with `contextlib.aclosing`."""
     while True:
         try:
             async with _open_subscription(redis, channels, silence_s) as subscription:
@@ -67,7 +67,7 @@ async def subscribe(
 
 
 async def _read_messages(subscription: Any, silence_s: float) -> AsyncIterator[tuple[str, str]]:
-    """Iterate over messages, and end when the server does not respond to a ping."""
+    """Yield messages until the server does not respond to a ping."""
     is_pinged = False
     while True:
         message = await subscription.get_message(timeout=silence_s)

@@ -42,12 +42,12 @@ class Observer:
 
 @dataclass(slots=True)
 class FunctionSupport:
-    """Whether the Redis server of one client supports Redis Functions, as far as known."""
+    """What is known about whether the Redis server of one client supports Redis Functions."""
 
     load_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     #: The monotonic time until which scripts run by EVALSHA, because functions were refused.
     refused_until_s: float = 0
-    is_logged: bool = False
+    is_refusal_logged: bool = False
 
 
 _support: WeakKeyDictionary[Store, FunctionSupport] = WeakKeyDictionary()
@@ -77,8 +77,8 @@ class RedisScripts:
     ) -> None:
         """Args:
         probe_timeout_s: The time limit of a probe of an unavailable Redis; by default `timeout_s`.
-        now: Returns a time that replaces the time of Redis, in the scripts' unit, for tests.
-        on_time: Is called with the time of Redis after each `call`.
+        now: A function that returns a time, in the scripts' unit, in place of Redis's, for tests.
+        on_time: A function that is called with the time of Redis after each `call`.
         """
         self.redis: Any = redis
         self.timeout_s = timeout_s
@@ -100,7 +100,7 @@ class RedisScripts:
 
     def raise_if_away(self, verb: str) -> None:
         """Raise StoreUnavailableError if the breaker refuses calls."""
-        if self.breaker.refuses:
+        if self.breaker.is_refusing:
             raise StoreUnavailableError(f"{verb}: Redis is unavailable")
 
     async def call(  # noqa: PLR0913
@@ -141,16 +141,16 @@ class RedisScripts:
         time limit apply. For `batch` and `is_probe` see `call`."""
         if not is_probe:
             self.raise_if_away(verb)
-        self.breaker.tries()
+        self.breaker.record_attempt()
         began_s = time.perf_counter()
         try:
             async with driver_errors(verb, self.timeout_s):
                 reply = await command(*args)
         except StoreError:
             self.observer.error(self._name, verb)
-            self.breaker.failed()
+            self.breaker.record_failure()
             raise
-        self.breaker.succeeded()
+        self.breaker.record_success()
         if batch:
             self.observer.batch(self._name, verb, batch, time.perf_counter() - began_s)
         return reply
@@ -232,8 +232,8 @@ class RedisScripts:
 
     def _record_refusal(self, error: ResponseError) -> None:
         self._support.refused_until_s = time.monotonic() + RETRY_S
-        if not self._support.is_logged:
-            self._support.is_logged = True
+        if not self._support.is_refusal_logged:
+            self._support.is_refusal_logged = True
             hint = "scripts go by EVALSHA, which costs Redis more CPU: docs/operations.md"
             log.warning("functions_refused", error=str(error), hint=hint)
 

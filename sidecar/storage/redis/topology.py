@@ -36,10 +36,10 @@ from sidecar.kit.setting_types import read_servers
 #: The maximum number of connections of one client. More calls at once would queue up in Redis.
 POOL_SIZE = 64
 #: The share of a call's timeout that the call may wait for a free connection.
-POOL_WAIT = 0.5
+POOL_WAIT_SHARE = 0.5
 #: The usual name of a Sentinel service, for a URL without a name.
 SERVICE = "mymaster"
-#: By class of redis-py: the attributes, and the coroutine functions, that the clients use.
+#: Maps a class of redis-py to the attributes and the coroutine functions that the clients use.
 _PARTS: dict[type[Any], tuple[str, str]] = {
     AbstractConnection: (
         "_writer health_check_interval is_connected mark_for_reconnect should_reconnect",
@@ -92,7 +92,7 @@ def single_store(url: str, timeout_s: float) -> Redis:
     if url.startswith("unix://"):
         del options["socket_keepalive"]
     options["max_connections"] = POOL_SIZE
-    wait_s = POOL_WAIT * timeout_s
+    wait_s = POOL_WAIT_SHARE * timeout_s
     if not has_parts(AbstractConnection, ConnectionPool, Redis):
         return Redis.from_pool(BlockingConnectionPool.from_url(url, timeout=wait_s, **options))
     pool = ConnectionPool.from_url(url, **options)
@@ -176,7 +176,7 @@ class Single(Redis):
             connection = self._idle.pop() if self._idle else await pool.get_connection()
             try:
                 if not connection.is_connected or await connection.can_read():
-                    await pool.ensure_connection(connection)  # it was closed meanwhile
+                    await pool.ensure_connection(connection)  # the server has closed it
                 await connection.send_command(*args)
                 reply = await self.parse_response(connection, args[0], **options)
             except exceptions.ResponseError:
@@ -186,7 +186,7 @@ class Single(Redis):
                 await connection.disconnect(nowait=True)
                 await pool.release(connection)
                 raise
-            if self._is_closed:  # while the connection was opened
+            if self._is_closed:  # aclose was called meanwhile
                 await connection.disconnect(nowait=True)
             elif connection.should_reconnect():  # the server is about to move
                 await pool.release(connection)
@@ -226,7 +226,8 @@ def sentinel_store(url: str, timeout_s: float) -> Redis:
         client: Redis = plain.master_for(service, connection_class=connection_class, **options)
         return client
     sentinel = _Sentinels(servers, sentinel_kwargs=sentinel_options)
-    options |= {"connection_class": add_packing(connection_class), "timeout": POOL_WAIT * timeout_s}
+    options["connection_class"] = add_packing(connection_class)
+    options["timeout"] = POOL_WAIT_SHARE * timeout_s
     return Redis.from_pool(_SentinelPool(service, sentinel, **options))  # type: ignore[no-untyped-call]
 
 
@@ -255,13 +256,13 @@ class _SentinelPool(SentinelConnectionPool, BlockingConnectionPool):
 
 
 def cluster_store(url: str, timeout_s: float) -> RedisCluster:
-    """Return a client for redis+cluster://[user:password@]host:6379,… with some of the servers."""
+    """Return a client for redis+cluster://[user:password@]host:6379,… One host may be enough."""
     servers, _ = read_servers(url)
     nodes = [ClusterNode(host, port) for host, port in servers]
     options = {**common_options(timeout_s), **_url_options(url)}
     if not has_parts(AbstractConnection, RedisCluster, NodesManager, ClusterNode):
         return RedisCluster(startup_nodes=nodes, **options)
-    return Cluster(startup_nodes=nodes, wait_s=POOL_WAIT * timeout_s, **options)
+    return Cluster(startup_nodes=nodes, wait_s=POOL_WAIT_SHARE * timeout_s, **options)
 
 
 class Cluster(RedisCluster):

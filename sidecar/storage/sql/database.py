@@ -29,7 +29,7 @@ from sidecar.kit.extras import format_install
 
 #: The folder of the package. The migrations of history and jobs are in subfolders.
 PACKAGE = Path(__file__).resolve().parents[2]
-#: By scheme of the URL: the driver, the module that it needs, and the extra that installs it.
+#: Maps a URL's scheme to a driver, the module that it needs, and the extra that installs it.
 _DRIVERS = {
     "sqlite": ("sqlite+aiosqlite", "aiosqlite", ""),
     "mysql": ("mysql+asyncmy", "asyncmy", "mysql"),
@@ -46,8 +46,8 @@ CONNECT_S = 5
 ANSWER_S = 60.0
 #: How long to wait for transactions in progress before all connections are closed, in seconds.
 CLOSE_S = 2.0
-#: Error codes (SQLSTATEs of PostgreSQL, numbers of MariaDB and MySQL) of a server that does not
-#: write any more, and of a lock that was waited for too long.
+#: Error codes (SQLSTATEs of PostgreSQL, numbers of MariaDB and MySQL) of a server that has become
+#: read-only, and of a statement that has waited for a lock for too long.
 _READ_ONLY_CODES = frozenset({"25006", 1290, 1792, 1836})
 _LOCKED_CODES = frozenset({"55P03", 1205})
 
@@ -64,8 +64,8 @@ class Tables:
     version_table: str
 
 
-#: For each event loop a lock that allows one migration at a time. alembic has global state: of two
-#: migrations at a time, one would create its tables in the other's database.
+#: For each event loop, a lock that allows one migration at a time. alembic has global state: of two
+#: migrations at the same time, one would create its tables in the other's database.
 _migration_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
 
@@ -78,7 +78,7 @@ def open_database(
 ) -> AsyncEngine:
     """Return an engine for a database's URL. Nothing is sent yet. Raises InputError, which names
     the `setting`, if the URL cannot be parsed or the driver is not installed. If `lock_timeout_s`
-    is set, a statement waits so long for rows that another transaction has locked."""
+    is set, a statement waits no longer than that for a row that another transaction has locked."""
     try:
         parsed = make_url(url)
         driver, module, extra = _DRIVERS[parsed.drivername]
@@ -170,8 +170,8 @@ async def begin(engine: AsyncEngine, *, is_long: bool = False) -> AsyncIterator[
 async def close(engine: AsyncEngine) -> None:
     """Close all connections when the transactions in progress have ended, or after CLOSE_S.
 
-    A batch is written to its end even if its callers were cancelled. Its connection would return
-    to a pool that is closed, and stay open.
+    A batch is written to its end even if its callers were cancelled. If the pool were closed before
+    that, the connection of the batch would stay open.
     """
     pool = cast("AsyncAdaptedQueuePool", engine.sync_engine.pool)
     with contextlib.suppress(TimeoutError):
@@ -261,8 +261,8 @@ async def migrate(
 
 
 def drop_empty_tables(connection: Connection, names: set[str]) -> None:
-    """Drop the tables of a first migration that was killed: MariaDB and MySQL keep them. Raises
-    UnversionedError if one has rows."""
+    """Drop the tables that a killed first migration has left behind in MariaDB or MySQL. Raises
+    UnversionedError if one of them has rows."""
     existing = names.intersection(inspect(connection).get_table_names())
     for name in existing:
         if connection.execute(select(1).select_from(table(name)).limit(1)).first():

@@ -17,7 +17,7 @@ from sidecar.storage.sql import database as sql
 
 Result = TypeVar("Result")
 
-#: How often a transaction is tried that the database aborts because of another transaction.
+#: The maximum number of attempts at a transaction that the database aborts due to another one.
 TRIES = 5
 #: Codes of deadlocks and serialization failures: MariaDB's and MySQL's, and PostgreSQL's SQLSTATEs.
 _DEADLOCKS = frozenset({1213, "40001", "40P01"})
@@ -34,7 +34,7 @@ class Transactions:
         self._write_lock = asyncio.Lock() if self._dialect == "sqlite" else nullcontext()
 
     async def write(self, work: Callable[[AsyncConnection], Awaitable[Result]]) -> Result:
-        """Run `work` in one transaction, again in a new one after a deadlock. Return the result."""
+        """Run `work` in a transaction, and in a new one after a deadlock. Return the result."""
         for _ in range(TRIES - 1):
             try:
                 return await self._write_once(work)
@@ -57,7 +57,6 @@ class Transactions:
         return bool(result.rowcount)
 
     async def read(self, statement: Any) -> list[Any]:
-        """Run a query and return the rows."""
         async with self._begin() as connection:
             return list(await connection.execute(statement))
 
