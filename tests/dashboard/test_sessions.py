@@ -10,7 +10,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from sidecar.http.auth import ended_sessions as keys
 from sidecar.http.auth.accounts import Account, Accounts
-from sidecar.http.auth.ended_sessions import LATE_S, EndedSessions
+from sidecar.http.auth.ended_sessions import KEEP_EXPIRED_S, EndedSessions
 from sidecar.http.auth.operators import COOKIE, LIFETIME_S, Operators
 from sidecar.kit.errors import StoreError
 from sidecar.storage.redis.connect import close, connect
@@ -166,7 +166,7 @@ async def test_what_is_over_is_forgotten(replica, redis, clock):
         here.log_out(here.read(here.log_in("Ann")))
     await here.share()
     assert await redis.ttl(keys.ENDED_SESSIONS) > 0
-    clock.s += LIFETIME_S + LATE_S + 1
+    clock.s += LIFETIME_S + KEEP_EXPIRED_S + 1
     here.log_out(here.read(here.log_in("Ben")))
     await here.share()
     assert (len(here._ended._ended), await redis.zcard(keys.ENDED_SESSIONS)) == (1, 1)

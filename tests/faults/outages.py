@@ -77,7 +77,7 @@ class _Store(RoomStore):
     async def _run(self, name: str, args: list[Any], **how: Any) -> Any:
         if self.is_cut_off:
             for _ in range(TRIES):
-                self._scripts.breaker.failed()
+                self._scripts.breaker.record_failure()
             raise StoreUnavailableError(f"{name}: cut off")
         return await super()._run(name, args, **how)
 

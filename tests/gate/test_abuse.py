@@ -300,7 +300,7 @@ async def test_a_bound_pass_while_the_store_is_away(replica):
     pass_ = cookie_of(await site.check(headers=who))
     site.turn.forward(200)
     for _ in range(3):
-        site.room.store._scripts.breaker.failed()
+        site.room.store._scripts.breaker.record_failure()
     reply = await site.check(pass_, who)
     assert reply.status == 204
     for cookie in (pass_, cookie_of(reply)):

@@ -241,7 +241,7 @@ async def test_without_the_store_nothing_stale_is_told(site, monkeypatch):
     assert not await refresh_once(WaitingRooms([site.room]), site.metrics)
     assert value(site, "waitroom_waiting") == 1
     for _ in range(3):
-        site.room.store._scripts.breaker.failed()
+        site.room.store._scripts.breaker.record_failure()
     assert not await refresh_once(WaitingRooms([site.room]), site.metrics)
     assert value(site, "waitroom_store_away") == 1
     assert all(value(site, name) is None for name in GONE_WITH_THE_STORE)
