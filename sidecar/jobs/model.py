@@ -111,7 +111,7 @@ class NewJob:
     @property
     def fingerprint(self) -> str:
         """Return a digest of the job's content. It omits the grant, because each signature differs,
-        and the trace, because a client may repeat the submission in another trace."""
+        and the trace, because a client may repeat the submission within another trace."""
         headers = {name: text for name, text in self.headers.items() if name not in TRACE_HEADERS}
         request = [self.method, self.path, self.query, sorted(headers.items())]
         content: list[Any] = [self.target, self.kind, *request, self.class_name, self.callback_url]

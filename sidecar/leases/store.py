@@ -167,10 +167,10 @@ class LeaseStore:
     async def find(
         self, query: str, holders: Sequence[str], *, after: str = "", limit: int = 100
     ) -> tuple[Sequence[Resource], str | None]:
-        """Find resources whose name begins with `query`, that one of `holders` (names in Redis)
-        holds or waits for, where `query` is the fencing number of a lease, or the visitor number of
-        a visitor who holds or waits for the resource. One search reads a limited number of
-        resources, so return also the name after which to continue, or None if all were read."""
+        """Find resources that one of `holders` (names in Redis) holds or waits for, and those for
+        which `query` is the beginning of the name, a lease's fencing number, or the visitor number
+        of somebody who holds or waits. A search reads a limited number of resources, so return also
+        the name after which to continue, or None if all were read."""
         count = min(SEARCH_LIMIT, self._list_limit)
         fence = query if query.isdecimal() else ""
         number = read_number(query)

@@ -1,9 +1,12 @@
 -- Calls as many jobs as the target allows, but no more offline jobs than the worker has free slots.
 -- If the first job is offline and the worker has no free slot, the jobs behind it wait too.
 -- KEYS     as in jobs/parts/head and jobs/parts/rate
--- ARGV     4 to 7 as in jobs/parts/rate  8 the worker's free slots for offline jobs
---          9 the target's limit of concurrent calls  10 1 if the target is paused
---          11 the duration of a worker's lock, µs  12 the duration of a permit, µs
+-- ARGV     4 to 7 as in jobs/parts/rate
+--          8 how many more offline jobs the worker can call
+--          9 how many calls the target allows at a time
+--          10 1 if the target is paused
+--          11 the duration of a worker's lock, µs
+--          12 the duration of a permit, µs
 -- RETURNS  now
 --          1 if the target is ready
 --          when to claim again, µs (-1: after a wake-up)

@@ -216,7 +216,7 @@ class TargetStore:
 
     async def count_ended_calls(self, times_ms: Sequence[int]) -> list[tuple[int, ...] | None]:
         """Return, for each two adjacent times, how many calls were completed, failed and retried
-        between them, to the minute. None if they are before the first record, at most 24 h ago."""
+        between them, to the minute. None before the first record, which is at most 24 h old."""
         state, _ = await self.inspect([])
         read = partial(self._redis.lrange, self._make_key("minutes"), 0, -1)
         rows = await self._scripts.command("minutes", read)

@@ -1,6 +1,6 @@
 """Keeps Redis consistent with SQL: calls online jobs, ends those that timed out, adds jobs that
 only SQL has, removes jobs that only Redis has, expires jobs that waited too long, and deletes old
-ones. Every replica and worker process has a reconciler. The holder of a leader lease rebuilds."""
+ones. Every replica and worker process has a reconciler. Only a leader rebuilds a queue."""
 
 import asyncio
 import contextlib

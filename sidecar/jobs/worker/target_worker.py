@@ -238,7 +238,7 @@ class TargetWorker:
                 claim, until_s, trace_id=job.trace_id if job else None, window=window
             )
             older = self._calls.get(claim.id)
-            if older is not None and not older.is_over:  # a rebuilt queue had the job again
+            if older is not None and not older.is_over:  # the queue was rebuilt
                 older.reason = "lost"
                 older.task.cancel()
             if job is None:  # cancelled, expired, or ended by a worker that could not release it
@@ -348,7 +348,7 @@ class TargetWorker:
                 return
 
     async def _reset_to_pending(self, claim: Claim, error: str) -> None:
-        """Reset a job to pending in SQL, or let its lock expire, which counts as a failure."""
+        """Reset a job to pending in SQL. Otherwise its lock expires, which counts as a failure."""
         with contextlib.suppress(DatabaseError):
             await self._jobs.store.attempts.finish(
                 self.target.make_ending(claim.id, claim.fence, State.PENDING, error)

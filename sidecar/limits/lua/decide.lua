@@ -1,12 +1,18 @@
 -- Decides on a batch of calls of one limit, grouped by rate-limited key.
 -- KEYS    1 the hash of limits set at run time; then for each rate-limited key: state, permits,
 --         free and booked; or only state, or state and permits, if the limit needs no more
--- ARGV    2 the algorithm  3 the length of the window, or of a lease  4 burst, or ''
---         5 the longest wait (0: no call waits)  6 how long an id is remembered
---         7 1 to change nothing in Redis  8 how many arguments a call has: cost, or cost and id
---         9 the number of rate-limited keys; then the name of each; then for each of them: its
---           configured limit (-1: none), its number of calls, and the arguments of these calls. An
---           id that the replica generated begins with ~
+-- ARGV    2 the algorithm
+--         3 the length of the window, or of a lease
+--         4 burst, or ''
+--         5 the longest wait (0: no call waits)
+--         6 how long an id is remembered
+--         7 1 to change nothing in Redis
+--         8 how many arguments a call has: 1 (its cost) or 2 (its cost and id). An id that the
+--           replica generated begins with ~
+--         9 the number of rate-limited keys
+--         then the name of each key
+--         then for each key: its configured limit (-1: none), the number of its calls, and the
+--         arguments of these calls
 -- RETURNS now
 --         then for each rate-limited key: its limit (-1: none), and for each of its calls what
 --         decide() returns (limits/parts/calls)

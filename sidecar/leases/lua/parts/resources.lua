@@ -2,9 +2,11 @@
 -- @include "visitors/pending_writes"
 -- Reads and writes the resources of one script call.
 
--- Each resource is a table: the names of its keys, how many holders have a lease or a reservation
--- (`held`), how many wait (`waiting`), its score in the sorted set `ends` (`stored_expiry`, nil if
--- it has none), and the earliest expiry that this script has set (`next_expiry`).
+-- The resources. Each is a table that has the names of its keys and:
+--   held           how many holders have a lease or a reservation
+--   waiting        how many holders wait
+--   stored_expiry  the resource's score in the sorted set `ends`, or nil if it has none
+--   next_expiry    the earliest expiry that this script has set
 local resources
 local function load_resources(KEYS, ARGV)
   resources = {}

@@ -8,8 +8,8 @@
 --   back     when the last outage ended, ms: at the first script after a long pause of the sweeps.
 --            Heartbeats could not arrive during the outage, so no holder counts as silent during
 --            it
---   ends, held_ms  how many leases have ended (20 at most), and the moving average of how long
---            they were held
+--   ends     how many leases have ended, counted up to 20
+--   held_ms  the moving average of how long leases were held
 local NUMBERS = {'born', 'last', 'recovers', 'seen', 'back', 'ends', 'held_ms'}
 -- A script does not write the state first, because a full Redis would refuse the write, and the
 -- script would fail. A script that begins with a removal works in a full Redis.

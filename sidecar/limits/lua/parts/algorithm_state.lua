@@ -1,6 +1,6 @@
 -- @include "limits/parts/head"
--- Variables of every algorithm, which a script sets before it calls load(). Each algorithm is a
--- table of functions:
+-- Defines variables of all algorithms. A script sets them before it calls load(). Each algorithm is
+-- a table of functions:
 --   load() reads the state; returns the time of the last call, and whether the limit paced it
 --   find(cost, limit, base, permit) returns the first time >= base at which the call may proceed,
 --     how much is in use then (with this call), out of how much, and when nothing is in use again.
