@@ -7,13 +7,14 @@
 
 AsyncClient has the same methods, with `await` and `async with`.
 
-`wait` means the same in all methods: None or False is not to wait, True is to wait as long as it
-takes, and a number is to wait for so many seconds, and then to raise TimeoutError.
+`wait` has the same meaning in all methods. With None or False, a method does not wait. With True,
+it waits as long as necessary. With a number, it waits for so many seconds and then raises
+TimeoutError.
 
 A client can get the addresses of several replicas of one installation. If a replica does not answer
 a request, the client tries the next one, provided that the request never arrived or is safe to
-repeat. It is safe to repeat a GET, PUT, PATCH or DELETE request, a release, and any request with an
-id (`id`, `idempotency_key` or a holder). The client generates an id if it may need one for that.
+repeat. GET, PUT, PATCH and DELETE requests, releases, and requests with an id (`id`,
+`idempotency_key` or a holder) are safe to repeat. The client generates an id if it may need one.
 """
 
 from waitroom.async_client import AsyncClient

@@ -1,4 +1,4 @@
-"""Sends the requests of AsyncClient by aiohttp, which needs a third of httpx2's CPU time."""
+"""Sends the requests of AsyncClient with aiohttp, which needs a third of httpx2's CPU time."""
 
 import functools
 import os
@@ -14,7 +14,7 @@ from waitroom.wire import KEEPALIVE_S, OpenResponse, Replica, Request, Response,
 
 
 class AiohttpTransport:
-    """Sends requests through aiohttp. All must come from one event loop."""
+    """Sends requests with aiohttp. All requests must come from one event loop."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -22,18 +22,18 @@ class AiohttpTransport:
 
     async def send(self, request: Request, replica: Replica) -> Response | OpenResponse:
         session = self._sessions.get(replica) or self._open_session(replica)
-        allowed_s = self._wire.get_allowed_s(request)
+        read_timeout_s = self._wire.get_read_timeout_s(request)
         try:
             response = await session.request(
                 request.method,
                 URL(replica.get_url(request), encoded=True),
                 data=request.content,
-                timeout=_make_timeout(self._wire.timeout_s, allowed_s),
+                timeout=_make_timeout(self._wire.timeout_s, read_timeout_s),
                 allow_redirects=False,
             )
             if request.is_streamed and 200 <= response.status < 300:
                 return OpenResponse(response.status, self._iterate_body(response, request, replica))
-            # It gives the connection back, or closes it. A context manager costs more.
+            # Reading the body releases the connection. A context manager would be slower.
             content = await response.read()
         except aiohttp.ClientError as error:
             raise self._make_error(error, request, replica) from error
@@ -53,13 +53,13 @@ class AiohttpTransport:
     def _make_error(
         self, error: aiohttp.ClientError, request: Request, replica: Replica
     ) -> UnavailableError:
-        # Any other error may come after the request was sent, as ServerDisconnectedError does.
+        # Only the first two errors mean that the request was never sent.
         if isinstance(error, aiohttp.ConnectionTimeoutError):
             return replica.make_unreachable_error("")
         if isinstance(error, aiohttp.ClientConnectorError):
             return replica.make_unreachable_error(_get_reason(error))
         if isinstance(error, aiohttp.ServerTimeoutError):
-            return replica.make_timeout_error(self._wire.get_allowed_s(request))
+            return replica.make_timeout_error(self._wire.get_read_timeout_s(request))
         return replica.make_closed_error(error)
 
     def _open_session(self, replica: Replica) -> aiohttp.ClientSession:
@@ -91,7 +91,7 @@ def _make_timeout(connect_s: float, read_s: float) -> aiohttp.ClientTimeout:
 
 
 def _get_reason(error: aiohttp.ClientConnectorError) -> str:
-    """Return why there was no connection, in the words of the system."""
+    """Return the reason why the connection failed, as the system describes it."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return str(error.certificate_error)
     cause = error.os_error

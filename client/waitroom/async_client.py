@@ -1,4 +1,4 @@
-"""The asyncio client. Simultaneous calls of the same limit share a request."""
+"""The asyncio client. Concurrent calls to the same limit share a request."""
 
 import asyncio
 import functools
@@ -22,9 +22,8 @@ from waitroom.limits import (
 from waitroom.rooms import AsyncRooms
 from waitroom.wire import AcquireCall, Document, OpenResponse, Replica, Request, Response, Wire
 
-#: The maximum number of calls in one request, and of concurrent requests, for each limit.
-MAX_BATCH_SIZE = 100
-MAX_REQUESTS = 8
+MAX_BATCH_SIZE = 100  # calls in one request
+MAX_REQUESTS = 8  # concurrent requests for each limit
 
 Params = ParamSpec("Params")
 Returned = TypeVar("Returned")
@@ -94,11 +93,11 @@ class AsyncCore(Core):
     async def _try_batch(
         self, rule: str, calls: Sequence[AcquireCall]
     ) -> list[Response | Exception]:
-        """Send calls of one limit in one request. Return the response or the error of each call."""
+        """Send several calls to one limit in one request. Return each call's response or error."""
         try:
             response = await self.try_replicas(make_batch_acquire_request(calls))
         except RejectedError as error:
-            # The replica counts no call of a batch with a bad call, so try each half by itself.
+            # If one call is invalid, the replica counts none of the batch: try each half by itself.
             if error.status not in {413, 422} or len(calls) == 1:
                 return [error] * len(calls)
             half = len(calls) // 2
@@ -112,7 +111,7 @@ class AsyncCore(Core):
         ]
 
     def _release(self, call: AcquireCall, response: Response) -> None:
-        """Release a cancelled task's permit, unless the caller chose its id and may ask again."""
+        """Release a cancelled task's permit, unless the caller chose the id and may call again."""
         document: Document = response.document
         if call.has_generated_id and document["permit"]:
             request = make_release_request(
@@ -124,8 +123,8 @@ class AsyncCore(Core):
 
 
 class AsyncClient(LimitMethods):
-    """A client for the tasks of one event loop, with the same methods as Client. A task that is
-    cancelled while it waits releases its permit or reservation, or leaves the queue."""
+    """A client for the tasks of one event loop, with the same methods as Client. If a task is
+    cancelled while it waits, it releases its permit or reservation, or leaves the queue."""
 
     _core: AsyncCore
 
@@ -149,7 +148,7 @@ class AsyncClient(LimitMethods):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Wait for unanswered requests, release the permits of cancelled tasks, and close."""
+        """Wait for responses, release the permits of cancelled tasks, and close all connections."""
         await self._core.aclose()
 
     def limited(
@@ -196,8 +195,8 @@ class AsyncClient(LimitMethods):
 
 
 def _make_transport(wire: Wire) -> _Transport:
-    """Return a transport by aiohttp if that is installed, else by httpx2."""
-    try:  # here, because Client and the command start faster without aiohttp
+    """Return a transport that uses aiohttp if it is installed, and httpx2 otherwise."""
+    try:  # imported here, so that Client and the command start faster
         from waitroom.aiohttp_transport import AiohttpTransport  # noqa: PLC0415
     except ImportError:
         from waitroom.httpx_transport import AsyncHttpxTransport  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Batches the calls that are made while earlier requests are unanswered."""
+"""Combines calls into batches while earlier requests are unanswered."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,12 +11,12 @@ BatchReply = TypeVar("BatchReply")
 
 
 class Batcher(Generic[BatchItem, BatchReply]):
-    """Combines many `submit(item)` calls into few `run(items)` calls: at most `max_senders` at a
-    time, with at most `max_size` items each.
+    """Combines many `submit(item)` calls into few `run(items)` calls. At most `max_senders` of them
+    run at the same time, each with at most `max_size` items.
 
     The first item is sent at once, with others submitted in the same iteration of the event loop.
-    If a caller is cancelled before its item was sent, the item is dropped; if later, the reply is
-    passed to `on_unclaimed`. If `run` returns an exception as a reply, `submit` raises it.
+    If a caller is cancelled before its item is sent, the item is dropped. If the caller is
+    cancelled later, the reply is passed to `on_unclaimed`.
     """
 
     def __init__(
@@ -36,14 +36,14 @@ class Batcher(Generic[BatchItem, BatchReply]):
         self._is_starting = False
 
     async def submit(self, item: BatchItem) -> BatchReply:
-        """Return the reply for this item. Raises the error that `run` raised for its batch."""
+        """Return the reply to this item. Raises the exception that `run` raised or returned."""
         future: asyncio.Future[BatchReply] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         self._start()
         try:
             return await future
         except asyncio.CancelledError:
-            # The caller was cancelled after the reply had arrived, so it will never read it.
+            # If the reply had already arrived, the cancelled caller will never read it.
             if not future.cancelled() and future.exception() is None:
                 self._on_unclaimed(item, future.result())
             raise

@@ -11,14 +11,14 @@ Result = TypeVar("Result")
 
 
 class BlockingMethods(Generic[AsyncMethods]):
-    """Base class of objects whose methods are the blocking forms of those of `async_methods`."""
+    """Base class of objects with blocking versions of the methods of `async_methods`."""
 
     def __init__(self, async_methods: AsyncMethods) -> None:
         self._async_methods = async_methods
 
 
 def run(awaitable: Awaitable[Result]) -> Result:
-    """Run an awaitable of SyncCore to completion. It never suspends, so needs no event loop."""
+    """Run an awaitable of SyncCore to completion. It never suspends, so it needs no event loop."""
     try:
         next(awaitable.__await__())
     except StopIteration as end:
@@ -42,7 +42,7 @@ def blocking(
 def blocking_context(
     method: Callable[Concatenate[AsyncMethods, Params], AbstractAsyncContextManager[Result]],
 ) -> Callable[Concatenate[BlockingMethods[AsyncMethods], Params], Iterator[Result]]:
-    """Turn a method that returns an async context manager into one for `contextmanager`."""
+    """Turn a method that returns an async context manager into a generator for `contextmanager`."""
 
     @functools.wraps(method)
     def enter(self: Any, /, *args: Any, **kwargs: Any) -> Iterator[Result]:
@@ -54,7 +54,7 @@ def blocking_context(
 
 @contextmanager
 def enter_blocking(manager: AbstractAsyncContextManager[Result]) -> Iterator[Result]:
-    """Hold an async context manager open while the block runs."""
+    """Enter an async context manager, run the block, and exit the manager."""
     value = run(manager.__aenter__())
     try:
         yield value

@@ -77,7 +77,7 @@ class Client(BlockingMethods[LimitMethods]):
             unix:/run/waitroom/ops.sock, or a list of them.
         token: The replica's service_token, or for operators its admin_token.
         timeout: Seconds for one request.
-        retries: How many more times to try all replicas if none answers.
+        retries: How many times to try all replicas again if none answers.
         operator: Your name, for the log of each room that you change.
     """
 
@@ -119,11 +119,12 @@ class Client(BlockingMethods[LimitMethods]):
         wait: Wait = None,
         **fields: FieldValue | Callable[..., FieldValue],
     ) -> Callable[[Callable[Params, Returned]], Callable[Params, Returned]]:
-        """Return a decorator. A decorated function acquires permission before each call, as by
-        `acquire`. A field may be a function of the same arguments: `biz=lambda order: order.biz`.
+        """Return a decorator. The decorated function acquires permission before each call, as
+        `acquire` does. A field may be a function of the call's arguments, such as
+        `biz=lambda order: order.biz`.
 
-        The decorated function raises TimeoutError, or Refused without `wait`, also if the call
-        would have to wait.
+        The decorated function raises TimeoutError. Without `wait`, it raises Refused, even if the
+        call would only have to wait.
         """
         acquire = make_acquirer(self._core, rule, key=key, cost=cost, wait=wait, fields=fields)
 
@@ -150,12 +151,12 @@ class Client(BlockingMethods[LimitMethods]):
         wait: Wait = True,
         renew: bool = False,
     ) -> Iterator[Lease]:
-        """Hold a lease while the block runs. Queue for it as `wait` says.
-        All clients with the same `holder` share one lease. By default the holder is a new id. With
-        `renew`, a thread renews the lease whenever a third of its term has passed.
+        """Hold a lease while the block runs. `wait` limits the time in the queue. All clients with
+        the same `holder` share one lease. By default the holder is a new id. With `renew`, a thread
+        renews the lease whenever a third of its term has passed.
 
-        Raises Queued if the time to wait is over, Refused if the queue is full, and LeaseLost after
-        a block that ran longer than the term, unless the block itself raised.
+        Raises Queued if the lease is not granted in time, Refused if the queue is full, and
+        LeaseLost after a block that ran longer than the term, unless the block itself raised.
         """
         lease = Lease(self._core, template, resource, holder)
         with enter_blocking(lease.hold(wait, renew=renew)):

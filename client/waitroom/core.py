@@ -2,7 +2,8 @@
 
 The methods are coroutines. Those of SyncCore (client.py) never suspend, so `waitroom.blocking`
 can run each one to completion without an event loop. A coroutine that is interrupted, by
-CancelledError or KeyboardInterrupt, may still send cleanup requests, such as to release a permit.
+CancelledError or KeyboardInterrupt, may still send cleanup requests, for example to release a
+permit.
 """
 
 import logging
@@ -19,19 +20,19 @@ from waitroom.errors import UnavailableError, WaitroomError
 from waitroom.wire import AcquireCall, OpenResponse, Replica, Request, Response, Wire
 
 Undo = Callable[[], Coroutine[Any, Any, None]]
-#: None or False: do not wait. True: wait as long as it takes. A number: wait for so many seconds.
+#: How long to wait: not at all (None or False), without limit (True), or for so many seconds.
 Wait: TypeAlias = float | bool | None
 
 log = logging.getLogger("waitroom")
 
-#: The least time between two polls, in seconds, because a replica that shuts down responds at once.
+#: The minimum time between two polls, in seconds. A replica that shuts down responds immediately.
 MIN_POLL_S = 0.5
-#: Longest pause before the first retry, the second, and so on, in seconds. The last value repeats.
+#: The maximum pause before the first, second and later retries, in seconds. The last one repeats.
 PAUSES_S = (0.1, 0.4, 1.6, 5.0)
 
 
 class Core(ABC):
-    """Sends requests. `retries` says how many more times to try all replicas if none answers."""
+    """Sends requests. If no replica answers, it tries all replicas again up to `retries` times."""
 
     def __init__(self, wire: Wire, retries: int) -> None:
         self.wire = wire
@@ -41,7 +42,7 @@ class Core(ABC):
 
     @abstractmethod
     async def send(self, request: Request, replica: Replica) -> Response | OpenResponse:
-        """Send one request. Return an OpenResponse if the request is streamed."""
+        """Send a request to one replica. Return an OpenResponse if a streamed request succeeds."""
 
     @abstractmethod
     async def pause(self, seconds: float) -> None: ...
@@ -54,10 +55,10 @@ class Core(ABC):
     def run_repeatedly(
         self, act: Callable[[], Coroutine[Any, Any, None]], seconds: float
     ) -> AbstractAsyncContextManager[None]:
-        """Run `act` every `seconds` while the block runs. Let a started run finish."""
+        """Call `act` every `seconds` during the block. At its end, let a started call finish."""
 
     def make_repeat_id(self) -> str:
-        """Return an id with which a call is safe to repeat, or "" if this client never repeats."""
+        """Return an id that makes a call safe to repeat, or "" if this client repeats no calls."""
         return make_id() if self.retries > 0 or len(self.wire.replicas) > 1 else ""
 
     async def try_replicas(self, request: Request) -> Any:
@@ -98,7 +99,7 @@ class Core(ABC):
                 except WaitroomError:
                     raise
                 except BaseException:
-                    # Interrupted. The batcher itself releases the permit of a limit call.
+                    # The call was interrupted. The batcher itself releases a limit call's permit.
                     may_have_effect = may_have_effect or isinstance(call, Request)
                     raise
                 await self.pause(get_backoff_s(attempt))
@@ -109,7 +110,7 @@ class Core(ABC):
         raise AssertionError  # the last attempt has returned or raised
 
     async def send_or_log(self, request: Request) -> None:
-        """Send a cleanup request without retries. Log a failure, since permits expire anyway."""
+        """Send a cleanup request without retries. Log any error, because permits expire anyway."""
         try:
             await self.try_replicas(request)
         except WaitroomError as error:
@@ -122,7 +123,7 @@ class Core(ABC):
 
 
 def get_deadline(wait: Wait) -> float:
-    """Return until when to wait, by time.monotonic()."""
+    """Return the time.monotonic() at which the wait ends."""
     return math.inf if wait is True else time.monotonic() + (wait or 0)
 
 
@@ -132,6 +133,6 @@ def make_id() -> str:
 
 
 def get_backoff_s(attempt: int) -> float:
-    """Return the pause after an attempt (from 0), random so that clients do not retry together."""
+    """Return the pause after an attempt (the first is 0). It is random, to spread retries."""
     longest_s = PAUSES_S[min(attempt, len(PAUSES_S) - 1)]
     return longest_s * random.uniform(0.5, 1)  # noqa: S311

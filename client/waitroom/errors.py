@@ -4,7 +4,7 @@ WaitroomError
 ├── ConfigError       an address that the client was given is not valid
 ├── Refused           a limit refuses the call, or a queue is full
 ├── TimeoutError      nothing was granted, or a job has not ended, within the time to wait
-│   └── Queued        the same for a lease or a job's permit, with the place in the queue
+│   └── Queued        a lease or a job's permit was not granted in time
 ├── LeaseLost         the lease or permit has ended, so the work that depends on it must stop
 ├── RejectedError     the replica rejects the request, for example its token, a name or a value
 └── UnavailableError  no replica answers, or Redis or the database is unavailable
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-#: Seconds until a retry if a refusal does not say how long, for example because the limit is 0.
+#: Seconds until a retry if a refusal names no time, for example because the limit is 0.
 DEFAULT_RETRY_S = 60.0
 
 
@@ -25,7 +25,7 @@ class WaitroomError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The problem document (RFC 9457) of a response. If `title` is empty, no replica sent it."""
+    """A response's problem document (RFC 9457). An empty `title` means that no replica sent it."""
 
     #: The HTTP status.
     status: int
@@ -35,7 +35,7 @@ class Problem:
     code: str = ""
     #: One line for each fault, beginning with the name of the faulty value.
     errors: tuple[str, ...] = ()
-    #: The URI of the kind, `urn:waitroom:problem:` and the code. Empty: no replica sent it.
+    #: The URI of the kind: `urn:waitroom:problem:` and the code. Empty if no replica sent it.
     type: str = ""
 
     @classmethod
@@ -66,7 +66,7 @@ class Refused(WaitroomError):  # noqa: N818 - a normal response, not a fault
         self.document = document
 
 
-class TimeoutError(WaitroomError, builtins.TimeoutError):  # noqa: A001 - it is one
+class TimeoutError(WaitroomError, builtins.TimeoutError):  # noqa: A001 - also a built-in TimeoutError
     """Nothing was granted, or a job has not ended, within the time to wait. `document` is the body
     of the last response."""
 
@@ -108,7 +108,7 @@ class RejectedError(WaitroomError):
 
 class UnavailableError(WaitroomError):
     """No replica answered, after all retries. `is_sent` is True if a replica may have acted on the
-    request. `problem` is the last response's problem document, or None without a response."""
+    request. `problem` is the problem document of the last response, or None if there was none."""
 
     def __init__(self, text: str, *, is_sent: bool = True, problem: Problem | None = None) -> None:
         super().__init__(text)

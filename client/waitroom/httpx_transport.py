@@ -1,4 +1,4 @@
-"""Sends requests by httpx2: those of Client, and of AsyncClient where aiohttp is not installed."""
+"""Sends the requests of Client with httpx2, and those of AsyncClient if aiohttp is missing."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 
@@ -9,14 +9,14 @@ from waitroom.wire import KEEPALIVE_S, MAX_IDLE, OpenResponse, Replica, Request,
 
 
 class _Messages:
-    """Translates requests and errors to httpx2 and back."""
+    """Converts requests to httpx2's requests, and httpx2's errors to UnavailableError."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
         self._headers = {name.encode(): value.encode() for name, value in wire.headers.items()}
 
     def make_request(self, request: Request, replica: Replica) -> httpx2.Request:
-        timeout = httpx2.Timeout(self._wire.timeout_s, read=self._wire.get_allowed_s(request))
+        timeout = httpx2.Timeout(self._wire.timeout_s, read=self._wire.get_read_timeout_s(request))
         return httpx2.Request(
             request.method,
             replica.get_url(request),
@@ -31,12 +31,12 @@ class _Messages:
         if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
             return replica.make_unreachable_error(error)
         if isinstance(error, httpx2.TimeoutException):
-            return replica.make_timeout_error(self._wire.get_allowed_s(request))
+            return replica.make_timeout_error(self._wire.get_read_timeout_s(request))
         return replica.make_closed_error(error)
 
 
 class HttpxTransport:
-    """Sends requests from threads. No coroutine of it suspends."""
+    """Sends requests from threads. Its coroutines never suspend."""
 
     def __init__(self, wire: Wire) -> None:
         self._messages = _Messages(wire)
@@ -86,8 +86,8 @@ class HttpxTransport:
 class AsyncHttpxTransport:
     """Sends requests from tasks.
 
-    Each connection is a transport of its own, and the latest idle one is used first. One transport
-    with many connections looks through all of them for each request.
+    Each connection has its own transport, and the most recently used one is taken first. A single
+    transport with many connections would search all of them for each request.
     """
 
     def __init__(self, wire: Wire) -> None:

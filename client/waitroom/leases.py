@@ -1,4 +1,4 @@
-"""Leases of resources. A resource has one holder at a time, for a limited term."""
+"""Leases, with which a client holds a resource for a limited term."""
 
 import time
 from collections.abc import AsyncGenerator
@@ -19,17 +19,17 @@ from waitroom.errors import (
 from waitroom.model import LEASE_MEMBERS
 from waitroom.wire import Document, Request, Response, build_path
 
-#: How long a replica keeps a poll open, in seconds: at most, and at least near the head of the
-#: queue. A replica that has died is noticed after the poll and the timeout. By then, a holder who
-#: was called must not have lost the place: a call lasts for claim_window, 10 s by default.
+#: The maximum number of seconds that a replica keeps a poll open, in general and near the head of
+#: the queue. The client notices only after the poll and the timeout that a replica has died. If the
+#: client was called meanwhile, its call must not have expired (claim_window, 10 s by default).
 POLL_S, HEAD_POLL_S = 20.0, 4.0
-#: The least time between two renewals in the background, in seconds.
+#: The minimum time between two renewals in the background, in seconds.
 MIN_RENEW_S = 0.1
 
 
 class HeldLease:
     """A lease that this client holds. Send its fencing token, `fence`, with each change to the
-    resource, which must refuse a token that is smaller than the largest one that it has seen."""
+    resource. The resource must refuse a token smaller than the largest one that it has seen."""
 
     def __init__(self, core: Core, template: str, resource: str, holder: str) -> None:
         self._core = core
@@ -41,7 +41,7 @@ class HeldLease:
         #: The beginning and the end of the term, by the clock of Redis.
         self.granted_at = self.expires_at = datetime.min  # noqa: DTZ901 - until the lease is granted
         self._ends_at_monotonic_s = 0.0
-        #: Whether the replica does not renew the lease any more.
+        #: Whether the replica has refused to renew the lease.
         self._is_last_term = False
 
     def __repr__(self) -> str:
@@ -52,8 +52,8 @@ class HeldLease:
 
     @property
     def left_seconds(self) -> float:
-        """Seconds until the lease ends, by this machine's monotonic clock; 0 when it has ended. The
-        error is at most the drift between this clock and that of Redis in one term."""
+        """Seconds until the lease ends, by this machine's monotonic clock; 0 after its end. The
+        error is at most the drift between this clock and Redis's clock during one term."""
         return max(0.0, self._ends_at_monotonic_s - time.monotonic())
 
     def check(self) -> None:
@@ -63,18 +63,18 @@ class HeldLease:
 
     @asynccontextmanager
     async def hold(self, wait: Wait, *, renew: bool = False) -> AsyncGenerator[None, None]:
-        """Hold the lease while the block runs. Queue as `wait` says.
-        With `renew`, renew the lease whenever a third of its term has passed."""
+        """Hold the lease while the block runs. `wait` limits the time in the queue. With `renew`,
+        renew the lease whenever a third of its term has passed."""
         await self._acquire(wait)
         try:
             if (
                 renew
                 and self.left_seconds < (self.expires_at - self.granted_at).total_seconds() / 2
             ):
-                await self._renew_or_log()  # of a holder who had the lease before
+                await self._renew_or_log()  # this holder had the lease before
             third_s = max(MIN_RENEW_S, self.left_seconds / 3)
-            repeated = self._core.run_repeatedly(self._renew_or_log, third_s)
-            async with repeated if renew else nullcontext():
+            renewal = self._core.run_repeatedly(self._renew_or_log, third_s)
+            async with renewal if renew else nullcontext():
                 yield
             self.check()
         finally:
@@ -116,8 +116,8 @@ class HeldLease:
         return document
 
     async def _poll(self, waiting: Document, left_s: float) -> Document:
-        """Fetch the lease when it is granted, or the place in the queue after some time, `left_s`
-        seconds at most. `waiting` is the last document."""
+        """Wait for the lease for `left_s` seconds at most. Return the lease or the place in the
+        queue, as the replica describes it. `waiting` is the previous description."""
         refresh_s = waiting["refresh_after_seconds"] or 0
         wait_s = min(left_s, POLL_S, max(HEAD_POLL_S, 2 * refresh_s))
         response = await self._fetch(wait_s)
@@ -126,9 +126,9 @@ class HeldLease:
         if document["state"] == "granted":
             self._store_grant(document, response.sent_at + (held_s or 0))
         elif document["state"] == "waiting":
-            # A replica of version 0.1.0 responds at once.
-            least_s = min(left_s, MIN_POLL_S if held_s is not None else max(MIN_POLL_S, refresh_s))
-            await self._core.pause(max(0, response.sent_at + least_s - time.monotonic()))
+            # A replica of version 0.1.0 responds immediately, without `held_seconds`.
+            min_s = min(left_s, MIN_POLL_S if held_s is not None else max(MIN_POLL_S, refresh_s))
+            await self._core.pause(max(0, response.sent_at + min_s - time.monotonic()))
         return document
 
     async def _fetch(self, wait_s: float = 0) -> Response:
@@ -154,8 +154,8 @@ class HeldLease:
         raise LeaseLost(f"lease {self} is over: {problem.detail}")
 
     async def _renew_or_log(self) -> None:
-        """Renew the lease in the background. If that is not allowed, the lease ends with its term;
-        if the lease is lost, check() and the end of the block raise LeaseLost."""
+        """Renew the lease in the background. If renewal is not allowed, the lease ends with its
+        term. If the lease is lost, check() and the end of the block raise LeaseLost."""
         if not self.left_seconds or self._is_last_term:
             return
         try:
@@ -181,8 +181,7 @@ class HeldLease:
             log.warning("lease %s is not given up before its term: %s", self, error)
 
     def _store_grant(self, document: Document, sent_at: float) -> None:
-        """Store a granted or renewed term. `sent_at` is time.monotonic() before the replica read
-        it."""
+        """Store a granted or renewed term. `sent_at` is a time.monotonic() before its beginning."""
         self.fence = document["fence"]
         self.granted_at = datetime.fromisoformat(document["granted_at"])
         self.expires_at = datetime.fromisoformat(document["expires_at"])

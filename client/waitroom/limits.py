@@ -28,13 +28,13 @@ FieldValue = str | int
 class HeldPermit(Permit):
     """A permit that this client holds, and renews, while a block runs."""
 
-    #: The end of the term by time.monotonic(), in seconds. One value, which renewals replace.
+    #: A list with one value, which renewals replace: the end of the term by time.monotonic().
     _ends_at: list[float] = field(default_factory=lambda: [math.inf], repr=False, compare=False)
 
     @property
     def left_seconds(self) -> float:
-        """Seconds until the permit ends without a renewal, by this machine's monotonic clock; 0
-        when it has ended, infinite if it does not end by itself."""
+        """Seconds until the permit ends unless it is renewed, by this machine's monotonic clock. 0
+        if the permit has ended, infinite if it has no term."""
         return max(0.0, self._ends_at[0] - time.monotonic())
 
     def check(self) -> None:
@@ -44,8 +44,8 @@ class HeldPermit(Permit):
             raise LeaseLost(f"the permit of {name} is over: others may have it by now")
 
     def extend(self, permit: Permit, sent_at: float) -> None:
-        """Store the first or a renewed term, unless the last one was over before the request.
-        `sent_at` is time.monotonic() before the request."""
+        """Store a granted or renewed term. If the previous term ended before the request, the
+        permit is lost. `sent_at` is time.monotonic() before the request."""
         if sent_at >= self._ends_at[0]:
             self.lose()
         elif permit.expires_in_seconds is not None:
@@ -58,7 +58,7 @@ class HeldPermit(Permit):
 
 
 class LimitMethods:
-    """Methods for limits, and `request` for all that the client has no method for."""
+    """Methods for limits, and `request` for endpoints without a method of their own."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -90,9 +90,9 @@ class LimitMethods:
         **fields: FieldValue,
     ) -> Permit:
         """Ask for permission for one call. Give the values of the limit's fields, or the whole
-        `key`. With `wait`, return when the call may start, and ask again if the limit refuses;
-        without it, the permit's `wait_seconds` tells how long to wait. Requests with the same `id`
-        count as one call.
+        `key`. With `wait`, return when the call may start, and ask again if the limit refuses.
+        Without `wait`, return at once; the call must not start for `wait_seconds`. Requests with
+        the same `id` count as one call.
 
         Raises TimeoutError, or Refused without `wait`.
         """
@@ -110,8 +110,8 @@ class LimitMethods:
         return Permit.from_document(rule, await self._core.call(request))
 
     async def release(self, permit: Permit) -> bool:
-        """Release a permit, or the start time reserved for a call. Return False if there is none,
-        because it was already released or has expired. Idempotent."""
+        """Release a permit, or the start time reserved for a call. Return False if there was
+        nothing to release, for example because the permit has expired. Idempotent."""
         if not permit.permit:
             return False
         request = make_release_request(permit.rule, key=permit.key, permit=permit.permit)
@@ -129,7 +129,7 @@ class LimitMethods:
         **fields: FieldValue,
     ) -> AsyncGenerator["HeldPermit", None]:
         """Hold a permit of a concurrency limit while the block runs. With `wait`, retry until a
-        permit is granted; clients that wait do not queue. It can also be used as a decorator.
+        permit is granted; there is no queue. This method can also be used as a decorator.
 
         Raises TimeoutError, or Refused without `wait`, and LeaseLost after a block during which the
         permit ended, unless the block itself raised.
@@ -149,9 +149,9 @@ class LimitMethods:
                 log.warning("a permit of %s may be lost: %s", rule, error)
 
         term_s = permit.permit and permit.expires_in_seconds
-        renewing = self._core.run_repeatedly(renew, term_s / 3) if term_s else nullcontext()
+        renewal = self._core.run_repeatedly(renew, term_s / 3) if term_s else nullcontext()
         try:
-            async with renewing:  # a started renewal ends before the permit is released
+            async with renewal:  # a started renewal ends before the permit is released
                 yield permit
             permit.check()
         finally:
@@ -164,9 +164,9 @@ class LimitMethods:
 def make_acquirer(  # noqa: PLR0913
     core: Core, rule: str, *, key: str | None, cost: int, wait: Wait, fields: Mapping[str, Any]
 ) -> Callable[..., Coroutine[Any, Any, None]]:
-    """Return a function that gets permission for a call of a decorated function, and takes the same
-    arguments. It evaluates those `fields` that are functions of them. Raises TimeoutError, or
-    Refused without `wait`."""
+    """Return a function that acquires permission for a call and takes the call's arguments. Those
+    `fields` that are functions are called with these arguments. The returned function raises
+    TimeoutError, or Refused without `wait`."""
 
     async def acquire(*args: Any, **kwargs: Any) -> None:
         values = {
@@ -182,7 +182,7 @@ def make_acquirer(  # noqa: PLR0913
 def _make_parameters(
     rule: str, key: str | None, cost: int, fields: Mapping[str, FieldValue]
 ) -> Document:
-    """Return a call's parameters for the API. Raises RejectedError for both `key` and `fields`."""
+    """Return a call's parameters for the API. Raises RejectedError if it has a key and fields."""
     if key is not None and fields:
         raise RejectedError(f"limit {rule}: give its key or its fields, not both")
     parameters: Document = {"fields": _to_strings(fields)} if key is None else {"key": key}
@@ -190,7 +190,7 @@ def _make_parameters(
 
 
 def make_acquire_request(call: AcquireCall) -> Request:
-    """Return the request that acquires permission for one call. A refusal raises no error."""
+    """Return the request that acquires permission for one call. A refusal is not an error."""
     batch = make_batch_acquire_request([call])
     return replace(batch, body=call.body, statuses=frozenset({429}))
 
@@ -213,7 +213,7 @@ def make_release_request(rule: str, **body: Any) -> Request:
 
 
 async def _acquire(core: Core, call: AcquireCall) -> tuple[Permit, float]:
-    """Ask for permission once. The call may have to wait for `wait_seconds`. Return also
+    """Ask for permission once. Return the permit, which may have `wait_seconds`, and the
     time.monotonic() before the request that was answered."""
     undo = None
     if call.has_generated_id and call.call_id:
@@ -227,11 +227,8 @@ async def _acquire(core: Core, call: AcquireCall) -> tuple[Permit, float]:
 
 
 async def _acquire_in_time(core: Core, call: AcquireCall, wait: Wait) -> tuple[Permit, float]:
-    """Return when the call may start. Ask again if the limit refuses.
-
-    Return also time.monotonic() before the request that was granted. Raises TimeoutError, or
-    Refused without `wait`.
-    """
+    """Wait until the call may start. Ask again if the limit refuses. Return the permit, and the
+    time.monotonic() before the granted request. Raises TimeoutError, or Refused without `wait`."""
     deadline = get_deadline(wait)
     for attempt in count():
         try:
@@ -244,11 +241,11 @@ async def _acquire_in_time(core: Core, call: AcquireCall, wait: Wait) -> tuple[P
                 name = _describe_limit(call.rule, refused.document.get("key", ""))
                 text = f"{name} has refused the call for {wait:g} s"
                 raise TimeoutError(text, refused.document) from refused
-            # A permit may be given back at any moment, so do not wait for its end.
+            # A permit may be released at any moment, so do not wait until one expires.
             await core.pause(min(refused.retry_after, get_backoff_s(min(attempt, 2)), left_s))
             continue
         if permit.wait_seconds > 0 and time.monotonic() + permit.wait_seconds > deadline:
-            await _give_back(core, permit)
+            await _release_or_log(core, permit)
             name = f"{_describe_limit(call.rule, permit.key)} has no moment"
             if not wait:
                 raise Refused(f"{name} before", permit.wait_seconds, {})
@@ -258,13 +255,13 @@ async def _acquire_in_time(core: Core, call: AcquireCall, wait: Wait) -> tuple[P
             try:
                 await core.pause(permit.wait_seconds)
             except BaseException:
-                await _give_back(core, permit)
+                await _release_or_log(core, permit)
                 raise
         return permit, sent_at
     raise AssertionError  # the loop has returned or raised
 
 
-async def _give_back(core: Core, permit: Permit) -> None:
+async def _release_or_log(core: Core, permit: Permit) -> None:
     request = make_release_request(permit.rule, key=permit.key, permit=permit.permit)
     await core.send_or_log(request)
 
@@ -277,7 +274,7 @@ def _to_strings(fields: Mapping[str, FieldValue]) -> dict[str, str]:
 
 
 def _read_permit(call: AcquireCall, document: Document) -> Permit:
-    """Return the permit in a decision. Raises Refused, or RejectedError if the cost is too high."""
+    """Return a decision's permit. Raises Refused, or RejectedError if the cost is too high."""
     if document["allowed"]:
         return Permit.from_document(call.rule, document)
     name = _describe_limit(call.rule, document["key"])

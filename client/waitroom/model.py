@@ -7,7 +7,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """A limit's decision about one call. If the call is allowed, it may have to wait."""
+    """A limit's decision about one call. An allowed call may still have to wait."""
 
     #: Name of the limit.
     rule: str
@@ -15,7 +15,7 @@ class Permit:
     allowed: bool
     #: One of granted, paced, refused, unlimited and, while Redis is unavailable, admitted_alone.
     outcome: str
-    #: How many seconds after the response the call may start.
+    #: How many seconds the call must wait after the response.
     wait_seconds: float
     #: The time when the call may start, by the clock of Redis. None while Redis is unavailable.
     at: datetime | None
@@ -39,7 +39,7 @@ class Permit:
         return cls(rule, **values)
 
 
-#: The members that the document of a decision must have, and those of a lease.
+#: The members that a decision's document must have, and those that a lease's document must have.
 DECISION_MEMBERS = frozenset(Permit.__dataclass_fields__) - {"rule"}
 LEASE_MEMBERS = frozenset(
     {"state", "fence", "order", "refresh_after_seconds", "expires_in_seconds"}
@@ -47,7 +47,7 @@ LEASE_MEMBERS = frozenset(
 
 
 class JobResult(TypedDict):
-    """The response to a job's call, with its body (string or base64) if that is at most 64 KB."""
+    """The response to a job's call, with its body (text or base64) if it has at most 64 KB."""
 
     status: int | None
     headers: dict[str, str]
@@ -57,8 +57,9 @@ class JobResult(TypedDict):
     body_base64: NotRequired[str]
 
 
-#: Times are ISO 8601 strings. The next job has `position` 1. `state` is one of pending, called (an
-#: online job's client may now make the call), processing, completed, failed, expired and cancelled.
+#: Times are ISO 8601 strings. The first job in the queue has `position` 1. `state` is one of
+#: pending, called (an online job's client may now make the call), processing, completed, failed,
+#: expired and cancelled.
 Job = TypedDict(
     "Job",
     {
@@ -97,7 +98,7 @@ class JobPage(TypedDict):
 
 
 class RefusedJob(TypedDict):
-    """A job that was not submitted: its index in the list, and why."""
+    """A job that was refused, its index in the submitted list, and the reason."""
 
     index: int
     code: str
@@ -105,7 +106,7 @@ class RefusedJob(TypedDict):
 
 
 class SubmittedJobs(TypedDict):
-    """The ids of many jobs in their order, None for each that was refused, and those."""
+    """The ids of submitted jobs, in order and with None for refused jobs, and the refused jobs."""
 
     ids: list[str | None]
     refused: list[RefusedJob]
@@ -130,7 +131,7 @@ class Room(TypedDict):
     state: str
     mode: str
     phase: str
-    #: How the site behind an adaptive room does.
+    #: Measurements of the site behind an adaptive room. None if nothing is measured.
     site: dict[str, Any] | None
     event: str | None
     coming: str | None
@@ -145,8 +146,9 @@ class Room(TypedDict):
     revision: int
     counters: dict[str, int]
     settings: dict[str, Any]
-    #: The settings that were changed at run time, and their values; then the configured values.
+    #: The settings that were changed at run time, with their values.
     changed: dict[str, Any]
+    #: The same settings, with their values in the settings file.
     configured: dict[str, Any]
 
 
@@ -178,9 +180,9 @@ class LogEntry(TypedDict):
     detail: str
     #: What the operator did, in words.
     text: str
-    #: The operator's reason for a change of settings. Empty if none was given.
+    #: The operator's reason for a change of settings. Empty if the operator gave no reason.
     why: str
     #: The number with which a change of settings can be undone. None for other actions.
     revision: int | None
-    #: For each changed setting, {"from": …, "to": …}. None means the configured value.
+    #: For each changed setting, {"from": …, "to": …}, where None means the configured value.
     changes: dict[str, dict[str, Any]] | None

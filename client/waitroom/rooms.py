@@ -38,7 +38,7 @@ class AsyncRooms:
         return await self._act(room, "drain", why)
 
     async def hold(self, room: str, seconds: int = 300, *, why: str = "") -> Room:
-        """Call nobody for some seconds, then resume gently."""
+        """Call nobody for some seconds, then resume gradually."""
         return await self._send("POST", room, "hold", query={"seconds": str(seconds), "why": why})
 
     async def resume(self, room: str, *, why: str = "") -> Room:
@@ -55,8 +55,8 @@ class AsyncRooms:
 
     async def release(self, room: str, visitor: str) -> None:
         """End a visitor's session, or remove the visitor from the queue. Raises RejectedError with
-        status 404 if the visitor has neither. The client does not repeat this call, because the
-        visitor may have joined again since."""
+        status 404 if the visitor has neither a session nor a place. The client does not repeat this
+        call, because the visitor may have joined again since."""
         await self._send("POST", room, "visitors", visitor, "release", is_repeatable=False)
 
     async def move(self, room: str, visitor: str, to: int | str, *, why: str = "") -> int:
@@ -80,7 +80,7 @@ class AsyncRooms:
     async def _move(self, room: str, visitor: str, body: dict[str, Any], why: str) -> int:
         if why:
             body["why"] = why
-        # Not repeated, because a second move "back" fails even if the first one succeeded.
+        # The request is not repeated: a second move "back" fails even if the first one succeeded.
         parts = room, "visitors", visitor, "move"
         return (await self._send("POST", *parts, body=body, is_repeatable=False))["position"]
 

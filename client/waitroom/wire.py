@@ -1,4 +1,4 @@
-"""The addresses of replicas, the requests to them, and the parsing of their responses."""
+"""Defines requests to replicas and parses the responses."""
 
 import json
 import re
@@ -18,19 +18,19 @@ from waitroom.errors import (
 )
 
 _ADDRESS = re.compile(r"https?://[^\s/?#@]+/?\Z")
-#: The statuses with which a replica, or a proxy before it, reports that it is unavailable for now.
+#: The statuses with which a replica, or a proxy before it, reports a temporary failure.
 _UNAVAILABLE = {429, 502, 503, 504}
-#: The codes of problems that are a normal response with status 429.
+#: The codes of problems with status 429 that mean a refusal, not a failure.
 _REFUSALS = {"queue_full", "over_limit"}
-#: Hints for the user, by status. A hint is shown if the response has no detail, for 401 always.
+#: Hints for the user, by status. They replace a missing detail. The hint for 401 is always shown.
 _HINTS = {
     401: "Give the client the service_token of the replica's settings.",
     404: "The client's address is to be that of the ops listener (ops_listen).",
 }
 Document = dict[str, Any]
-#: Seconds after which the client closes an idle connection: before a replica does.
+#: Seconds after which the client closes an idle connection. A replica closes it later.
 KEEPALIVE_S = 30
-#: The maximum number of idle connections to a replica. Each thread or batch in use has one more.
+#: The maximum number of idle connections to a replica. Connections in use are not counted.
 MAX_IDLE = 100
 
 
@@ -42,15 +42,15 @@ class Request:
     path: str
     query: dict[str, str] = field(default_factory=dict)
     body: object = None
-    #: The members that the response's document must have, or each document in a list.
+    #: The members that the response's document, or each document in a list, must have.
     members: frozenset[str] = frozenset()
     #: The statuses other than 2xx that are not errors.
     statuses: frozenset[int] = frozenset()
-    #: Whether the request may be repeated although a replica may have acted on it.
+    #: Whether the request may be repeated even if a replica may have acted on it.
     is_repeatable: bool = True
     #: Seconds that a long poll may last, in addition to the timeout.
     wait_s: float = 0
-    #: Whether the response is left open, to read its body in chunks.
+    #: Whether the response stays open, so that its body can be read in chunks.
     is_streamed: bool = False
 
     @property
@@ -58,7 +58,7 @@ class Request:
         return None if self.body is None else json.dumps(self.body, separators=(",", ":")).encode()
 
     def is_expected(self, status: int, document: Any) -> bool:
-        """Return True if the status is no error and the document looks like a replica's."""
+        """Return True if the status is not an error and the document is of the expected form."""
         if not 200 <= status < 300 and status not in self.statuses:
             return False
         documents = [document]
@@ -72,11 +72,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class AcquireCall:
-    """One call for which a limit is asked. Several calls may share a request."""
+    """A call that needs a limit's permission. Several calls may share a request."""
 
     rule: str
     parameters: Document
-    #: Lets the replica recognise a repeated call. Empty if the call must not be repeated.
+    #: The id by which a replica recognises a repeated call. Empty if the call must not be repeated.
     call_id: str = ""
     #: Whether the client generated `call_id`, so that the caller cannot repeat the call.
     has_generated_id: bool = True
@@ -98,7 +98,7 @@ class Response(NamedTuple):
 
 
 class OpenResponse(NamedTuple):
-    """A response whose body has not been read yet. To close `chunks` closes the response."""
+    """A response whose body has not been read yet. Closing `chunks` closes the response."""
 
     status: int
     chunks: AsyncGenerator[bytes, None]
@@ -153,8 +153,8 @@ class Replica:
             is_sent=False,
         )
 
-    def make_timeout_error(self, allowed_s: float) -> UnavailableError:
-        text = f"the replica at {self.address} did not answer within {allowed_s:g} s"
+    def make_timeout_error(self, read_timeout_s: float) -> UnavailableError:
+        text = f"the replica at {self.address} did not answer within {read_timeout_s:g} s"
         return UnavailableError(text)
 
     def make_closed_error(self, reason: object) -> UnavailableError:
@@ -178,12 +178,12 @@ class Wire:
         if operator:
             self.headers["X-Waitroom-Operator"] = operator
 
-    def get_allowed_s(self, request: Request) -> float:
-        """Return how many seconds may pass without a byte of the response."""
+    def get_read_timeout_s(self, request: Request) -> float:
+        """Return how many seconds to wait for each part of the response."""
         return self.timeout_s + request.wait_s
 
     def make_tls_context(self) -> ssl.SSLContext:
-        """Return a TLS context with the system's authorities, which load slowly: only for HTTPS."""
+        """Return a TLS context. Load the system's authorities, which is slow, only for HTTPS."""
         if any(replica.url.startswith("https:") for replica in self.replicas):
             return ssl.create_default_context()
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
