@@ -34,8 +34,8 @@ from sidecar.visitors.model import Ticket
 
 #: The HTTP status of the page in each view.
 _STATUS = {"called": 200, "waiting": 200, "begun": 410, "gone": 410, "unknown": 400, "away": 503}
-#: The views whose page has the button.
-_OPEN_VIEWS = {"called", "waiting"}
+#: The views whose page has the button to take over the place or the call.
+_VIEWS_WITH_BUTTON = {"called", "waiting"}
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
@@ -83,7 +83,7 @@ class ClaimPage:
             "next": next_url,
         }
         escaped = {name: html.escape(value) for name, value in values.items()}
-        is_open = view in _OPEN_VIEWS
+        is_open = view in _VIEWS_WITH_BUTTON
         hidden = {"off": "" if is_open else "hidden", "on": "hidden" if is_open else ""}
         left = ""
         if left_s is not None:
@@ -144,7 +144,7 @@ async def take_claim(request: web.Request) -> web.Response:
     link = await _read_link(request, room)
     # A POST caused by another site must not replace the place that this browser has.
     is_cross_site = VisitorRequest(request.headers, request.method).is_cross_site
-    if link.view not in _OPEN_VIEWS or link.ticket is None or is_cross_site:
+    if link.view not in _VIEWS_WITH_BUTTON or link.ticket is None or is_cross_site:
         return _make_page_response(request, room, link)
     request.app[METRICS].requests.count(room.name, "claim", "taken")
     headers = {**_HEADERS, "Location": read_next_of_link(request)}

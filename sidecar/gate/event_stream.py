@@ -37,7 +37,7 @@ KEEP_ALIVE_S = 15.0
 RETRY_S = 10
 #: The maximum number of streams of a visitor. A further stream ends the oldest one, so that one
 #: visitor cannot use up the streams of a replica.
-MAX_PER_VISITOR = 4
+MAX_VISITOR_STREAMS = 4
 _KEEP_ALIVE = b":\n\n"
 #: A browser reopens a broken stream after a random time in this range, in ms.
 _RETRY_MS = (2_000, 5_000)
@@ -47,7 +47,7 @@ _HEADERS = {
     "X-Accel-Buffering": "no",  # another nginx in front must not delay events
 }
 #: The states in which a stream continues.
-_CONTINUING = {VisitorState.WAITING, VisitorState.CLOSED}
+_CONTINUING_STATES = {VisitorState.WAITING, VisitorState.CLOSED}
 
 log = structlog.get_logger()
 
@@ -68,7 +68,7 @@ class Streams(LongPolls):
         """Count a visitor's new stream while the block runs. End the oldest of too many streams."""
         stops = self._stop_events.setdefault(visitor, [])
         stops.append(stop)
-        if len(stops) > MAX_PER_VISITOR:
+        if len(stops) > MAX_VISITOR_STREAMS:
             stops.pop(0).set()
         try:
             yield
@@ -169,7 +169,7 @@ async def _generate_events(
             called = {"room": room.name, "visitor": answer.visitor, "path": path}
             yield encode_event("called", called)
             return
-        if answer.state not in _CONTINUING or not isinstance(visitor_request.token, Ticket):
+        if answer.state not in _CONTINUING_STATES or not isinstance(visitor_request.token, Ticket):
             return
         seconds = document["refresh_after_seconds"]
         while seconds > 0:

@@ -26,7 +26,7 @@ from sidecar.visitors.model import VisitorState
 
 #: The maximum length of `next`, the URL to return to, after HTML escaping. The page contains it
 #: three times, and must fit into a proxy's buffer.
-_MAX_NEXT = 2_048
+_MAX_NEXT_LENGTH = 2_048
 #: A page with a title and a text, in English. It needs no other file.
 _NOTICE = """<!DOCTYPE html>
 <html lang="en">
@@ -146,8 +146,8 @@ def _read_original_request(request: web.Request, room: Gate) -> tuple[str, str]:
 
 
 def _drop_if_long(path: str) -> str:
-    """Return the path, or "/" if the escaped path is longer than _MAX_NEXT."""
-    return path if len(html.escape(path)) <= _MAX_NEXT else "/"
+    """Return the path, or "/" if the escaped path is longer than _MAX_NEXT_LENGTH."""
+    return path if len(html.escape(path)) <= _MAX_NEXT_LENGTH else "/"
 
 
 def _make_json_refusal(

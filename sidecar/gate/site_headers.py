@@ -16,7 +16,7 @@ from sidecar.rooms.service import WaitingRooms
 from sidecar.visitors.model import Pass
 
 #: The maximum number of sessions that wait to be changed. Reports about more are dropped.
-MAX_PENDING = 10_000
+MAX_PENDING_CHANGES = 10_000
 #: How many sessions are changed at a time, and the pause between two batches, in seconds.
 _BATCH_SIZE, _PAUSE_S = 100, 0.5
 
@@ -54,7 +54,7 @@ class SiteHeaders:
         else:
             self._metrics.reports.labels(name, "not_allowed").inc()
             return True
-        if visit in self._pending or len(self._pending) < MAX_PENDING:
+        if visit in self._pending or len(self._pending) < MAX_PENDING_CHANGES:
             self._pending[visit] = extend_ms
         return True
 

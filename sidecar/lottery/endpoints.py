@@ -11,7 +11,7 @@ from sidecar.http.static_pages import CONTENT_SECURITY_POLICY
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import StoreUnavailableError
 from sidecar.kit.share import find_share
-from sidecar.lottery.publication import REVEAL_AFTER_MS, choose_shown_draw, is_revealed
+from sidecar.lottery.publication import REVEAL_AFTER_MS, choose_shown_draw, is_secret_public
 from sidecar.lottery.schemas import (
     COMMITMENT_UNKNOWN,
     LIST_GONE,
@@ -71,7 +71,7 @@ async def get_draw(request: web.Request, params: DrawParameters) -> web.Response
         updated_at=iso(now_ms),
         commitment=draws.get_commitment(event),
     )
-    if _is_public(room, event):
+    if _are_places_public(room, event):
         secret = draws.get_secret(event)  # before the await, so that it matches the commitment
         members = await _find_list_members(room, draws, event)
         draw = draw.model_copy(update={"secret": secret, **members})
@@ -89,7 +89,7 @@ async def get_drawn_places(request: web.Request, params: PlacesPage) -> web.Resp
     """List all drawn places in order."""
     room = room_of(request)
     draws, event = _find_draw(room, params.event)
-    if not _is_public(room, event):
+    if not _are_places_public(room, event):
         published_at = iso(event.opens_at + REVEAL_AFTER_MS)
         detail = f"The places are published at {published_at}."
         raise ProblemError(NOT_DRAWN_YET, detail=detail, published_at=published_at)
@@ -132,10 +132,10 @@ def _find_draw(room: WaitingRoom, name: str | None) -> tuple[Draws, RoomEvent]:
     return room.draws, event
 
 
-def _is_public(room: WaitingRoom, event: RoomEvent) -> bool:
+def _are_places_public(room: WaitingRoom, event: RoomEvent) -> bool:
     """Return True if the places may be public now, by the clock of Redis. Before the first snapshot
     that time is unknown, so the places are not public."""
-    return room.snapshot is not None and is_revealed(event, room.clock.now_ms())
+    return room.snapshot is not None and is_secret_public(event, room.clock.now_ms())
 
 
 async def _find_list_members(room: WaitingRoom, draws: Draws, event: RoomEvent) -> dict[str, Any]:

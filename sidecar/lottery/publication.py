@@ -9,7 +9,7 @@ from sidecar.rooms.openings import RoomEvent, find_schedule, list_drawn_events
 REVEAL_AFTER_MS = 3000
 
 
-def is_revealed(event: RoomEvent, now_ms: int) -> bool:
+def is_secret_public(event: RoomEvent, now_ms: int) -> bool:
     """Return True if the secret of an event's draw may be public at this time."""
     return now_ms >= event.opens_at + REVEAL_AFTER_MS
 

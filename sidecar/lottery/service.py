@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from sidecar.lottery import commitment as draw
-from sidecar.lottery.publication import is_revealed
+from sidecar.lottery.publication import is_secret_public
 from sidecar.lottery.store import DrawsStore
 from sidecar.rooms.openings import RoomEvent, list_drawn_events
 from sidecar.rooms.store.replies import Snapshot
@@ -69,7 +69,7 @@ class Draws:
                     published[event.draw_key] = value
             self.record_commitments(published)
             self._published_state = state
-        revealed_events = [event for event in draws if is_revealed(event, snapshot.now_ms)]
+        revealed_events = [event for event in draws if is_secret_public(event, snapshot.now_ms)]
         if revealed_events and snapshot.recovery_stage == 0:
             last = revealed_events[-1]
             await self.store.find_digest(

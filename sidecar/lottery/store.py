@@ -22,7 +22,7 @@ PAGE = 1000
 #: How long a page is cached, in seconds, so that many clients cause few reads.
 CACHE_S = 10.0
 #: The maximum number of cached pages. A page takes some 70 KB.
-_MAX_PAGES = 200
+_MAX_CACHED_PAGES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class DrawsStore(PlainCommands):
         if await self._read_stat("drawn_from") != begins_ms:
             return []
         self._pages.pop((begins_ms, number), None)
-        if len(self._pages) >= _MAX_PAGES:
+        if len(self._pages) >= _MAX_CACHED_PAGES:
             del self._pages[next(iter(self._pages))]
         self._pages[begins_ms, number] = (now_s, visitors)
         return visitors

@@ -15,7 +15,7 @@ from sidecar.visitors.classes import list_validator, problems_validator, table_v
 #: The settings of this module. Their values may be long, so the Lua scripts seldom read them.
 APPEARANCE = frozenset({"accent", "background", "font", "footer", "custom_css"})
 MAX_LINKS = 8
-MAX_CSS = 10_000
+MAX_CSS_LENGTH = 10_000
 
 _SITE_PATH = re.compile(r"/(?!/)[A-Za-z0-9._~%+@=&?:,/-]+\Z")
 _FONT_FILE = re.compile(r"/(?!/)[A-Za-z0-9._~%+@/-]+\.(?:woff2?|[ot]tf)(?:\?[\w.=-]*)?\Z")
@@ -159,4 +159,4 @@ Links = Annotated[
     problems_validator(_find_link_count_problems),
 ]
 SitePath = Annotated[str, Field(max_length=500), AfterValidator(_check_site_path)]
-StyleSheet = Annotated[str, Field(max_length=MAX_CSS), AfterValidator(_check_style_sheet)]
+StyleSheet = Annotated[str, Field(max_length=MAX_CSS_LENGTH), AfterValidator(_check_style_sheet)]

@@ -78,7 +78,7 @@ def _find_entry_problem(name: str, table: dict[str, Any]) -> str:
         except ValueError as error:
             return str(error)
         return "" if 0 <= table[_END] <= LATEST_MS else "write a time from 1970 to 2199"
-    if name == _DURATION:  # in a change of the room's message, set_end() has already replaced it
+    if name == _DURATION:  # set_message_end() has replaced it in a change of the message
         return f"only a change of the room's message may have it: write {_END}"
     if name != _OTHER_LANGUAGES and not re.fullmatch(_LANGUAGE, str(name)):
         return f"write a language, such as de or pt-BR, or {_OTHER_LANGUAGES}, {_END}"
@@ -107,7 +107,7 @@ def to_json(value: Any) -> str:
     return "" if value is None else json.dumps(value)
 
 
-def set_end(message: Any, now_ms: int) -> Any:
+def set_message_end(message: Any, now_ms: int) -> Any:
     """Return the message with its end (`until`) in place of its duration (`for`). Without a
     duration, return the message unchanged. Raises InputError if the duration is invalid."""
     if not isinstance(message, Mapping) or message.get(_DURATION) is None:

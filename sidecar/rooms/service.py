@@ -336,7 +336,7 @@ class WaitingRoom:
             return False
         return now_ms < token.expires_ms
 
-    def _renewal_due_ms(self, pass_: Pass, fingerprint: str) -> int:
+    def _find_renewal_due_ms(self, pass_: Pass, fingerprint: str) -> int:
         """Return the time from which a request renews the pass, in ms. Return 0 if Redis does not
         know the pass, because Redis was emptied since or a replica issued the pass alone."""
         emptied_ms = self.snapshot.recovery_ms if self.snapshot else 0
@@ -352,7 +352,7 @@ class WaitingRoom:
     async def _check_pass(self, pass_: Pass, fingerprint: str) -> Answer | None:
         if not self._is_valid(pass_):
             return await self._check_expired_pass(pass_)
-        due_ms, now_ms = self._renewal_due_ms(pass_, fingerprint), self.clock.now_ms()
+        due_ms, now_ms = self._find_renewal_due_ms(pass_, fingerprint), self.clock.now_ms()
         is_due = now_ms >= due_ms
         if is_due or self._is_unconfirmed_first_pass(pass_):
             standing = await self.store.renew(pass_)

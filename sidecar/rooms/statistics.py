@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 from sidecar.rooms.adaptive.settings import AdaptiveSettings
-from sidecar.rooms.adaptive.words import describe
+from sidecar.rooms.adaptive.words import describe_site_health
 from sidecar.rooms.schemas.rooms import RoomStateName
 from sidecar.rooms.schemas.series import SeriesStep
 from sidecar.rooms.settings import RoomSettings
@@ -46,7 +46,7 @@ def describe_site(adaptive: AdaptiveSettings | None, snapshot: Snapshot) -> dict
         return None
     return {
         "state": learned.state,
-        "text": describe(learned, adaptive, snapshot.active),
+        "text": describe_site_health(learned, adaptive, snapshot.active),
         "ceiling": int(learned.ceiling),
         "sustainable": None if learned.good is None else int(learned.good),
         "p90_seconds": learned.p90_s,

@@ -11,7 +11,7 @@ from aiohttp import ClientSession, web
 
 from sidecar.app.routes import Services, create_edge_app
 from sidecar.gate import event_stream as events
-from sidecar.gate.event_stream import MAX_PER_VISITOR, STREAMS
+from sidecar.gate.event_stream import MAX_VISITOR_STREAMS, STREAMS
 from sidecar.http import long_poll
 from sidecar.kit.errors import StoreUnavailableError
 from sidecar.kit.share import find_share
@@ -244,19 +244,19 @@ async def test_the_oldest_of_a_visitors_streams_ends_when_there_are_too_many(rep
     streams = site.edge.app[STREAMS]
     other, ticket = [cookie_of(await site.check()) for _ in range(2)]
     others = await open_stream(site, other)
-    theirs = [await open_stream(site, ticket) for _ in range(MAX_PER_VISITOR + 2)]
+    theirs = [await open_stream(site, ticket) for _ in range(MAX_VISITOR_STREAMS + 2)]
     for stream in theirs[:2]:
         told = await asyncio.wait_for(stream.rest(), 10)
         assert {document["state"] for _, document in told} == {"waiting"}
-    assert open_streams(site) == 1 + MAX_PER_VISITOR
+    assert open_streams(site) == 1 + MAX_VISITOR_STREAMS
     # I expect one that was closed to count no longer.
     theirs[3].reply.close()
-    await until(lambda: open_streams(site) == MAX_PER_VISITOR, "the end of one")
+    await until(lambda: open_streams(site) == MAX_VISITOR_STREAMS, "the end of one")
     theirs.append(await open_stream(site, ticket))
     for stream in (others, theirs[2], *theirs[4:]):
         for _ in range(3):
             assert (await stream.next())[1]["state"] == "waiting"
-    assert open_streams(site) == 1 + MAX_PER_VISITOR
+    assert open_streams(site) == 1 + MAX_VISITOR_STREAMS
     for stream in (others, theirs[2], *theirs[4:]):
         stream.reply.close()
     await until(lambda: open_streams(site) == 0, "the end of all")

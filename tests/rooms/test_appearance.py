@@ -7,7 +7,7 @@ import pytest
 
 from sidecar.kit.errors import InputError
 from sidecar.kit.shorten import shorten_values
-from sidecar.rooms.appearance import APPEARANCE, MAX_CSS, format_font_families
+from sidecar.rooms.appearance import APPEARANCE, MAX_CSS_LENGTH, format_font_families
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.settings import RoomSettings
 from tests.support.rooms import new_room_name
@@ -133,10 +133,10 @@ def test_rules_that_are_refused(css, why):
 
 def test_rules_have_an_end():
     """Each rule has to end, and no text takes long to check."""
-    refused("custom_css", "x" * (MAX_CSS + 1), "at most 10000 characters")
+    refused("custom_css", "x" * (MAX_CSS_LENGTH + 1), "at most 10000 characters")
     for part in ("url( ", "url(", "/*", "a{", "((", "\\", "\\'"):
         with pytest.raises(InputError):
-            PLAIN.with_overrides({"custom_css": part * (MAX_CSS // len(part))})
+            PLAIN.with_overrides({"custom_css": part * (MAX_CSS_LENGTH // len(part))})
 
 
 def test_a_refusal_does_not_repeat_all_of_a_long_value():

@@ -38,8 +38,8 @@ _NGINX_VARIABLES = {
     "t_heading": "$waitroom_heading",
     "t_intro": "$waitroom_intro",
 }
-#: The maximum length of a parameter, in bytes. nginx accepts none of more than 4,096 bytes.
-_MAX_PARAMETER = 3_000
+#: The maximum length of a string in the file, in bytes. nginx accepts at most 4,096.
+_MAX_STRING_BYTES = 3_000
 
 
 def format_opening(document: Mapping[str, Any], settings: RoomSettings, language: str) -> str:
@@ -68,9 +68,9 @@ def format_for_nginx(template: str, languages: Languages) -> str:
     quoted = template.replace("\\", "\\\\").replace("'", "\\'").replace("$", "&#36;")
     parts = [""]
     for number, line in enumerate(_ECHO.sub(fill, quoted).splitlines(keepends=True), start=1):
-        if len(line.encode()) > _MAX_PARAMETER:
-            raise ValueError(f"line {number} is longer than {_MAX_PARAMETER:,} bytes: break it")
-        if len((parts[-1] + line).encode()) > _MAX_PARAMETER:
+        if len(line.encode()) > _MAX_STRING_BYTES:
+            raise ValueError(f"line {number} is longer than {_MAX_STRING_BYTES:,} bytes: break it")
+        if len((parts[-1] + line).encode()) > _MAX_STRING_BYTES:
             parts.append("")
         parts[-1] += line
     names = [f"waitroom_page_{number}" for number in range(1, len(parts) + 1)]

@@ -4,7 +4,7 @@ from sidecar.rooms.adaptive.controller import Learned
 from sidecar.rooms.adaptive.settings import AdaptiveSettings
 
 
-def describe(learned: Learned, adaptive: AdaptiveSettings, inside: int) -> str:
+def describe_site_health(learned: Learned, adaptive: AdaptiveSettings, inside: int) -> str:
     """Return in words the site's state, and how many visitors are inside and allowed."""
     word = "allowed" if adaptive.mode == "on" else "advised"
     allowed = f"{inside:,} inside, {int(learned.ceiling):,} {word}"

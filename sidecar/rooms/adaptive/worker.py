@@ -16,7 +16,7 @@ from sidecar.rooms.adaptive.controller import TICK_S, Learned, Reading, tick
 from sidecar.rooms.adaptive.metrics import AdaptiveMetrics
 from sidecar.rooms.adaptive.settings import AdaptiveSettings
 from sidecar.rooms.adaptive.signals import LONGEST_S, STEP_S, Counts, sum_counts
-from sidecar.rooms.adaptive.words import describe, is_notable_change
+from sidecar.rooms.adaptive.words import describe_site_health, is_notable_change
 from sidecar.rooms.hold import HOLD_S, find_illness
 from sidecar.rooms.service import WaitingRoom, WaitingRooms
 from sidecar.rooms.store.replies import Snapshot
@@ -91,7 +91,7 @@ async def _run_law(
     targets = adaptive.targets(room.settings.total_active_users)
     state = learned.state
     tick(learned, targets, Reading(snapshot.now_ms / 1000, snapshot.active, stay_s, count))
-    text = describe(learned, adaptive, snapshot.active)
+    text = describe_site_health(learned, adaptive, snapshot.active)
     event = f"{learned.state} ({text})" if is_notable_change(state, learned.state) else ""
     is_stored = await room.store.store_learned(learned.to_json(), expected=stored, event=event)
     if is_stored and learned.state != state:

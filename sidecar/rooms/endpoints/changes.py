@@ -17,7 +17,7 @@ from sidecar.kit.shorten import shorten_values
 from sidecar.rooms.endpoints.operator import make_room_state
 from sidecar.rooms.event_changes import find_event_change_problems
 from sidecar.rooms.hold import compute_hold_after_alert
-from sidecar.rooms.messages import set_end
+from sidecar.rooms.messages import set_message_end
 from sidecar.rooms.schemas.changes import (
     CHANGED_SINCE,
     UNKNOWN_CHANGE,
@@ -158,7 +158,7 @@ async def _apply_changes(request: web.Request, changes: dict[str, Any]) -> dict[
     room = room_of(request)
     await room.refresh()
     if "message" in changes:
-        changes = {**changes, "message": set_end(changes["message"], room.clock.now_ms())}
+        changes = {**changes, "message": set_message_end(changes["message"], room.clock.now_ms())}
     file = room.file_settings.model_dump()
     values = {name: file.get(name) if value is None else value for name, value in changes.items()}
     settings, problems = room.settings.with_valid_overrides(values)

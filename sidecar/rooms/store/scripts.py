@@ -374,7 +374,7 @@ class RoomStore(PlainCommands):
 
     async def _run_batch(self, script: str, items: Sequence[tuple[Any, ...]]) -> list[Standing]:
         if script == "enter":
-            latest_ms = self._deadline_ms()
+            latest_ms = self._find_deadline_ms()
             items = [(*fields, min(until_ms, latest_ms)) for *fields, until_ms in items]
         args = [*chain.from_iterable(items)]
         return read_standings(await self._run(script, args, batch=len(items)))
@@ -382,7 +382,7 @@ class RoomStore(PlainCommands):
     def _get_now_ms(self) -> int:
         return self._clock.now_ms() if self._now_ms is None else self._now_ms()
 
-    def _deadline_ms(self) -> int:
+    def _find_deadline_ms(self) -> int:
         """Return the time, by Redis's clock, at which this replica stops waiting for the reply to a
         batch that is sent now. The clients whose calls are in the batch may give up earlier."""
         return self._get_now_ms() + int(self._timeout_s * 1000) + MAX_LAG_MS

@@ -56,16 +56,17 @@ local function compute_pace()
 end
 
 -- Returns the pace, whose `is_known` is false if nobody is called now. The pace is computed once in
--- a batch, and again after a newcomer took a free slot. A library caches the pace for PACE_MS, as
--- long as the number of sessions stays the same and the number of waiting visitors about the same.
-local PACE_MS = 100
+-- a batch, and again after a newcomer took a free slot. A library caches the pace for
+-- PACE_CACHE_MS, as long as the number of sessions stays the same and the number of waiting
+-- visitors about the same.
+local PACE_CACHE_MS = 100
 local UNKNOWN = {is_known = false}
 function get_pace()
   if phase ~= OPEN or cap < 1 or is_held then return UNKNOWN end
   local pace, waiting, active = room.pace, size(WAITING), size(ACTIVE)
   if not pace or math.abs(pace.waiting - waiting) * 100 > waiting or pace.active ~= active
     or pace.cap ~= cap or pace.per_minute ~= per_minute or pace.born ~= stats.born
-    or now < pace.at or now - pace.at >= PACE_MS then
+    or now < pace.at or now - pace.at >= PACE_CACHE_MS then
     pace = compute_pace()
     pace.at, pace.waiting, pace.active = now, waiting, active
     pace.cap, pace.per_minute, pace.born = cap, per_minute, stats.born

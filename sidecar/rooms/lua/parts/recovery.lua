@@ -35,7 +35,7 @@ local function begin_recovery(told_near_ms, known_since, promised_since)
   if stats.known then known_since = math.min(known_since or stats.known, stats.known) end
   local recovery, is_emptied = last_recovery, false
   if known_since and known_since < born then
-    is_emptied = now - born < 2 * BACKOFF_MS
+    is_emptied = now - born < 2 * MAX_BACKOFF_MS
     recovery = math.max(recovery, born)
   end
   if promised_since and promised_since > recovery then recovery = now end
