@@ -384,7 +384,7 @@ class TargetSettings(BaseModel):
         return self.url is not None and self.url.endswith("/")
 
     def retries_on(self, status: int | None) -> bool:
-        """Return whether to retry after this status, or without a complete response (None)."""
+        """Return whether to retry after this status. None: no complete response arrived."""
         return CONNECTION in self.retry_on if status is None else _has_status(self.retry_on, status)
 
     def fails_on(self, status: int) -> bool:

@@ -123,8 +123,9 @@ class RoomSettings(BaseModel):
     lines: Lines = ()
     """2 to 4 sub-queues in calling order, each with its own positions. Empty: one queue."""
     classes: Classes = {}
-    """At most 7 classes, which give visitors with a grant or `class_header` a head start, a
-    priority or a sub-queue. A name has at most 32 lower-case letters, digits, `-` and `_`."""
+    """At most 7 classes. A class gives its visitors a head start, a priority or a sub-queue. A
+    grant or `class_header` tells who belongs to it. A class name has at most 32 characters:
+    lower-case letters, digits, `-` and `_`."""
     class_header: bool = False
     """Whether a visitor's class is read from `$waitroom_class` in nginx. Our nginx include files
     replace a client's header `X-Waitroom-Class`; any other proxy must remove it."""
@@ -188,7 +189,7 @@ class RoomSettings(BaseModel):
     """The percentage of newcomers to whom the room applies. The others pass and are not counted.
     All replicas choose the same visitors, and raising the percentage only adds visitors."""
     exempt_addresses: Networks = None
-    """At most 1,000 IP addresses and networks from which requests pass and are not counted. The
+    """At most 1,000 IP addresses and networks whose requests pass without being counted. The
     client's address is the one that nginx sees, as for `max_places_per_address`."""
     exempt_paths: Paths = None
     """Requests for these paths, and for all paths below them, pass and are not counted. Write at
@@ -210,7 +211,7 @@ class RoomSettings(BaseModel):
     """Your site's URL without a path, for links in the webhook `called` and on the dashboard. None:
     links in `called` are paths, and the dashboard has no links."""
     message: Message | None = None
-    """Your message on the waiting page, of at most 500 characters. For several languages, write a
+    """Your message (at most 500 characters) on the waiting page. For several languages, write a
     table with a text per language; for all others, `text` is shown or, without it, `en` or the
     first text. If the table has `until`, the message is shown until then. None: no message."""
     template: Annotated[str, AfterValidator(_check_template)] | None = None

@@ -31,8 +31,8 @@ OUTAGES = """\
 {waiting} visitors wait for a room with {cap} slots, all taken. Their pages poll like the waiting
 page: after an error, they retry within 2 to 60 s. In an outage of 60 s, Redis hangs (SIGSTOP). In
 an outage of 150 s, Redis stops and restarts, with its data (AOF) or without. The visitors inside
-have left before the outage ends, unless the row says that they stay. After the outage, one newcomer
-arrives per second.
+will have left when the outage ends, unless the row says that they stay. After the outage, one
+newcomer arrives per second.
 
 {table}
 * **overtaken by people behind (worst)**: visitors who were in the queue before the outage and, even

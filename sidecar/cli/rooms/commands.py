@@ -200,8 +200,8 @@ def release(client: Client, room: str, visitor: str) -> Any:
 @_WHY
 def move(client: Client, /, room: str, visitor: str, why: str, **options: Any) -> Any:
     """Move a waiting visitor to the head of the queue, to a position (1 is the head), back to the
-    place before the first move, or to the place that another class gives the visitor. VISITOR is an
-    id, or the number on the waiting page."""
+    place held before the first move, or to the place that the visitor has in another class. VISITOR
+    is an id, or the number on the waiting page."""
     where, class_name = options["where"], options["class_name"]
     if sum((where is not None, class_name is not None, options["no_class"])) != 1:
         raise click.UsageError("say either head, back, a position, --class NAME or --no-class")

@@ -94,7 +94,7 @@ class MoveVisitor(Body):
         Annotated[Whole, Field(ge=1, le=MAX_POSITION)] | Literal["head", "back"],
         wanted('a whole number from 1 on, "head" or "back"'),
     ] = 1
-    """The new position; 1 is the head. `back`: the place before the first move."""
+    """The new position; 1 is the head. `back`: the place held before the first move."""
     class_: ClassOrNone = Field(default=None, alias="class")
     """The new class. null: none."""
     why: Why = ""
