@@ -148,7 +148,7 @@ def build_headers(room: Gate, answer: Answer, headers: Mapping[str, str]) -> dic
     if wait is not None:
         reply["X-Waitroom-Wait"] = str(wait.seconds)
     if room.settings.json_format == "cloudflare":
-        # nginx may use the cached response for other requests, which accept JSON.
+        # nginx may send the cached response to other clients, which accept JSON.
         document = build_document(room, answer)
         reply["X-Waitroom-Json"] = cloudflare.format_json(document, room.settings)
     return reply

@@ -13,8 +13,8 @@ from sidecar.visitors.verdict_lifetime import BRIEF_TTL_MS
 
 #: The longest interval between polls of a closed room, in seconds. Its events may change meanwhile.
 CLOSED_ROOM_INTERVAL_S = 60.0
-#: The longest time over which polls at the beginning of a pre-queue are spread, in ms. A pre-queue
-#: that is shorter than ten times this spreads its polls over a tenth of its duration.
+#: The longest time over which polls at the beginning of a pre-queue are spread, in ms. In a short
+#: pre-queue, the polls are spread over a tenth of its duration.
 _MAX_SPREAD_MS = 30_000
 #: The time over which polls at an opening without a pre-queue are spread, in ms. It is short,
 #: because the order of joining counts.

@@ -35,7 +35,7 @@ class SiteHeaders:
         self._pending: dict[tuple[str, str], int] = {}
 
     def handle_report(self, data: bytes) -> bool:
-        """Read a datagram of any bytes. Return False if it is no such report. Never raises."""
+        """Read a datagram, whatever it contains. Return False if it is no report. Never raises."""
         match = _REPORT.fullmatch(data)
         if match is None:
             return False

@@ -8,7 +8,7 @@ from sidecar.rooms.store.replies import Snapshot
 from sidecar.visitors.model import Pass, Ticket
 from sidecar.visitors.tokens import new_visitor
 
-#: The maximum number of stored passes that were issued or extended without Redis.
+#: The maximum number of unreported passes (issued or extended without Redis) that are stored.
 MAX_UNREPORTED_PASSES = 20_000
 #: The maximum number of passes to report to Redis in one batch.
 REPORT_BATCH = 500

@@ -78,7 +78,7 @@ def _find_entry_problem(name: str, table: dict[str, Any]) -> str:
         except ValueError as error:
             return str(error)
         return "" if 0 <= table[_END] <= LATEST_MS else "write a time from 1970 to 2199"
-    if name == _DURATION:  # set_message_end() has replaced it in a change of the message
+    if name == _DURATION:  # in a change of the message, set_message_end() has replaced it
         return f"only a change of the room's message may have it: write {_END}"
     if name != _OTHER_LANGUAGES and not re.fullmatch(_LANGUAGE, str(name)):
         return f"write a language, such as de or pt-BR, or {_OTHER_LANGUAGES}, {_END}"

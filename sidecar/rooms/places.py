@@ -1,4 +1,4 @@
-"""Applies what decides a visitor's place in the queue: the claimed class, and the lottery draw."""
+"""Applies a visitor's claimed class and lot, which decide the visitor's place in the queue."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -16,7 +16,7 @@ class Phase(StrEnum):
     PREQUEUE = "prequeue"
 
 
-#: How long a ticket is valid after it was signed. It is signed again at heartbeats.
+#: How long a ticket is valid after it was signed. Heartbeats renew the signature.
 TICKET_LIFETIME_MS = 24 * 3600 * 1000
 #: A ticket of at least this age is signed again at a heartbeat, so that the time of the signature
 #: is near the time of the last heartbeat (rooms/lua/parts/rejoin.lua).
@@ -25,7 +25,7 @@ TICKET_RENEW_MS = 300_000
 ORDER_BAND = 2**51
 #: The smallest difference between orders of one class. An order modulo it is the class's number.
 ORDER_STEP = 8
-#: The number of bits of a lot, a visitor's number in a lottery draw. A double holds it exactly.
+#: The number of bits of a lot, a visitor's number in a lottery draw. Doubles can represent any lot.
 LOT_BITS = 50
 #: The shortest and the longest interval between heartbeats that a room chooses itself.
 HEARTBEAT_MIN_MS = 2_000
@@ -125,7 +125,7 @@ class Standing:
     #: When the session began, and when its pass expires. 0 unless admitted.
     started_ms: int = 0
     expires_ms: int = 0
-    #: The number of visitors who wait ahead of this one, and in the whole room.
+    #: The number of visitors who wait ahead of this one, and the number who wait in the whole room.
     ahead: int = 0
     waiting: int = 0
     #: The time until the next heartbeat is due. 0 unless waiting or full.

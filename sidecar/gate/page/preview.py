@@ -41,7 +41,7 @@ _WAITING: dict[str, Any] = {
 }
 _NO_POSITION = {"position": None, "ahead": None, "wait_seconds": None, "wait_seconds_low": None}
 _CLOSED = {**_WAITING, **_NO_POSITION, "state": "closed", "phase": "closed"}
-#: The document before the previewed one, with a higher position, so that the progress bar moves.
+#: The document that precedes the previewed one. Its position is higher, so the progress bar moves.
 _BEFORE = {**_WAITING, "position": 120, "ahead": 119, "refresh_after_seconds": 0.02}
 #: For each state, the replies to the page's script, in order. None means no reply, and a string
 #: means an error. Times are in seconds from now.

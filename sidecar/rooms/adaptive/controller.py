@@ -37,7 +37,7 @@ MEAN_MARGIN, QUIET_MARGIN, QUIET_S = 0.07, 0.4, 900.0
 FORGET_S = 600.0
 #: A cut is futile if this share of the visitors, or less, still causes this share of the strain.
 FUTILE_INSIDE_SHARE, FUTILE_STRAIN_SHARE = 0.7, 0.8
-#: The bounds that the law sets to the mean stay, in seconds.
+#: The bounds of the mean stay, in seconds. The law replaces a value beyond them.
 SHORTEST_STAY_S, LONGEST_STAY_S = 120.0, 900.0
 
 StateName = Literal["no signal", "overloaded", "slow without load", "strained", "healthy"]

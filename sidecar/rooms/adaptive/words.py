@@ -5,7 +5,7 @@ from sidecar.rooms.adaptive.settings import AdaptiveSettings
 
 
 def describe_site_health(learned: Learned, adaptive: AdaptiveSettings, inside: int) -> str:
-    """Return in words the site's state, and how many visitors are inside and allowed."""
+    """Return in words the site's state, and how many visitors are inside and may be inside."""
     word = "allowed" if adaptive.mode == "on" else "advised"
     allowed = f"{inside:,} inside, {int(learned.ceiling):,} {word}"
     measured = _describe_measures(learned, adaptive)

@@ -276,7 +276,7 @@ class RoomStore(PlainCommands):
         await self._run("adapt", ["*", "", "", by, "learned"])
 
     async def read_learned(self, field: str = "learned") -> str:
-        """Return the JSON text of what an adaptive room has learned, or of its hold; "" if none."""
+        """Return what an adaptive room has learned ("learned"), or its "hold", as JSON, or ""."""
         stored = await self._send("adapt", self._redis.hget(self._key("config"), field))
         return "" if stored is None else text_of(stored)
 

@@ -2,7 +2,7 @@
 -- Counts visitors in the room's sub-queues. A sub-queue is a range of orders in `waiting`; `line`
 -- is its number, from 1.
 
--- Returns the lengths of all sub-queues, as a list. They are counted once in a script.
+-- Returns a list of the lengths of all sub-queues, which are counted once in a script.
 local function get_sub_queue_lengths()
   if cache.lengths then return cache.lengths end
   flush()
