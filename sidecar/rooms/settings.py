@@ -296,7 +296,7 @@ class RoomSettings(BaseModel):
 
     @property
     def settings_needing_reports(self) -> list[str]:
-        """The names of the settings in use that work only with nginx's reports (`health_listen`)."""
+        """The names of the used settings that need nginx's reports (`health_listen`)."""
         names = ["pause_on_error_share", "pause_on_response_time"]
         names += ["max_extension", "release_by_header"]
         if self.adaptive is not None and self.adaptive.mode != "off":
