@@ -21,7 +21,7 @@ from sidecar.http.auth.throttle import Throttle
 from sidecar.http.endpoint import ADMINS, Access
 from sidecar.http.problems import problem
 
-#: Who may access each endpoint, by method and path. Endpoints not listed are for admins only.
+#: Maps the method and path of an endpoint to who has access. All others are for admins only.
 RIGHTS: dict[tuple[str, str], Access] = {
     (rule.method, rule.canonical): rule.access for rule in (*OPS, *JOBS) if not rule.access.is_open
 }
@@ -47,11 +47,11 @@ async def _authorise_operator(request: web.Request, handler: Handler) -> web.Str
         detail = "Set admin_token (WAITROOM_ADMIN_TOKEN), or operators, first."
         return problem(kinds.ADMINISTRATION_OFF, detail=detail)
     if "Authorization" in request.headers:
-        refused = _check_admin_token(request, request.app[SETTINGS].admin_token)
+        refusal = _check_admin_token(request, request.app[SETTINGS].admin_token)
     else:
-        refused = _check_session(request)
-    if refused is not None:
-        return refused
+        refusal = _check_session(request)
+    if refusal is not None:
+        return refusal
     response = await handler(request)
     if request.method not in {"GET", "HEAD"}:
         request.app[LIVE].refresh()
@@ -63,14 +63,14 @@ async def _authorise_program(request: web.Request, handler: Handler) -> web.Stre
         detail = "Set service_token (WAITROOM_SERVICE_TOKEN) first."
         return problem(kinds.SERVICE_OFF, detail=detail)
     if "Authorization" not in request.headers:
-        refused = _check_session(request)
-        return await handler(request) if refused is None else refused
+        refusal = _check_session(request)
+        return await handler(request) if refusal is None else refusal
     guesses = request.app[OPERATORS].guesses_of_programs
     owner = find_owner(request, skip_admin=guesses.refused_s(request.remote) > 0)
     if owner is None:
         return _refuse_token(request, guesses)
-    refused = _check_scope(owner, request)
-    return await handler(request) if refused is None else refused
+    refusal = _check_scope(owner, request)
+    return await handler(request) if refusal is None else refusal
 
 
 def _check_scope(owner: Owner, request: web.Request) -> web.Response | None:
@@ -96,10 +96,10 @@ def find_access(request: web.Request) -> Access | None:
 
 
 def find_owner(request: web.Request, *, skip_admin: bool = False) -> Owner | None:
-    """Return the owner of a request's token or, without a token, of its session. Return None if it
-    is not valid. `skip_admin`: do not accept the admin token, because the client's IP address has
-    sent too many wrong tokens. Programs' tokens are still accepted, because one program with an old
-    token must not block the others at its address."""
+    """Return the owner of a request's token or, without a token, of its session. Return None if the
+    token or session is not valid. With `skip_admin`, do not accept the admin token, because the
+    client's IP address has sent too many wrong tokens. Programs' tokens are still accepted, because
+    one program with an old token must not block other programs at its address."""
     if "Authorization" in request.headers:
         return _find_token_owner(
             request, _list_tokens(request.app[SETTINGS], skip_admin=skip_admin)
@@ -108,15 +108,15 @@ def find_owner(request: web.Request, *, skip_admin: bool = False) -> Owner | Non
 
 
 def _list_tokens(settings: SiteSettings, *, skip_admin: bool = False) -> list[tuple[bytes, Owner]]:
-    """List all tokens with their owners. If two tokens are equal, the first one decides."""
-    if _listed[0] is not settings:  # in one process they are always the same
-        _listed[:] = settings, _make_token_list(settings)
-    tokens: list[tuple[bytes, Owner]] = _listed[1]
+    """List all tokens with their owners. Of two equal tokens, the first one decides."""
+    if _token_list_cache[0] is not settings:  # only tests have several settings
+        _token_list_cache[:] = settings, _make_token_list(settings)
+    tokens: list[tuple[bytes, Owner]] = _token_list_cache[1]
     return [item for item in tokens if item[1] is not OPERATOR] if skip_admin else tokens
 
 
-#: The settings whose tokens were listed last, and the list.
-_listed: list[Any] = [None, []]
+#: The settings whose tokens were last listed, and the list of these tokens.
+_token_list_cache: list[Any] = [None, []]
 
 
 def _make_token_list(settings: SiteSettings) -> list[tuple[bytes, Owner]]:
@@ -180,8 +180,8 @@ def _check_session(request: web.Request) -> web.Response | None:
 
 
 def _create_token_problem(request: web.Request, refused_s: int = 0) -> web.Response:
-    """Create the problem of a missing or wrong token. `refused_s`: the seconds for which the admin
-    token is ignored from the client's address, or 0."""
+    """Create the problem of a missing or wrong token. For `refused_s` seconds, the admin token is
+    not accepted from the client's address."""
     scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
     kind, detail = kinds.TOKEN_NEEDED, "Send Authorization: Bearer <token>."
     if scheme.lower() == "bearer" and bearer.strip():

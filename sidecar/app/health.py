@@ -62,7 +62,7 @@ async def is_ready(request: web.Request) -> web.Response:
 
 
 async def refuse_jobs(_request: web.Request) -> web.Response:
-    """Respond to requests for jobs and targets if there are no targets."""
+    """Refuse a request about jobs or targets, because there are no targets."""
     return problem(
         404, "Jobs are off", detail="There are no targets: write [targets.NAME] in the settings."
     )

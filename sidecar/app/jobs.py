@@ -131,8 +131,8 @@ async def run_jobs(settings: Settings, *, max_calls: int, grace_s: float, listen
     """Run a worker, which makes the HTTP calls of jobs, until SIGTERM or SIGINT. Then wait up to
     `grace_s` for calls in progress. Raises InputError if the settings do not allow a worker.
 
-    `max_calls`: the limit on calls at a time to one target. `listen`: the HOST:PORT for health and
-    metrics, or "" to disable them.
+    `max_calls` is the maximum number of concurrent calls to one target. `listen` is the HOST:PORT
+    for health and metrics, or "" to disable them.
     """
     if not settings.jobs_database:
         raise InputError(["targets: there is none, such as [targets.images] with a url"])

@@ -12,8 +12,8 @@ from sidecar.kit.trace_context import add_trace_id
 
 
 def start_logging(level: str, log_format: str) -> None:
-    """Configure the log as the settings log_level and log_format say. Omit messages of libraries
-    below the level of a warning."""
+    """Configure the log by the settings log_level and log_format. Messages of libraries below the
+    level `warning` are never logged."""
     shared: list[Processor] = [
         add_trace_id,
         structlog.processors.add_log_level,

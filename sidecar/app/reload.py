@@ -1,7 +1,7 @@
 """Reloads the settings file while a replica runs, and names the settings that need a restart.
 
-A reload takes all settings of existing rooms, and those of the log. It takes them together, or
-nothing: it checks all of them first, and then applies them without letting another task run.
+A reload applies the changed settings of existing rooms and of the log, either all of them or none:
+it checks all of them first, and then applies them without letting another task run.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ log = structlog.get_logger()
 class Reloader:
     """Reloads the settings of one replica."""
 
-    #: The settings that are in force: those of the start, with what reloads have taken.
+    #: The settings in force: those at the start, with the changes that reloads have applied.
     settings: Settings
     rooms: WaitingRooms
     #: Reads the settings file. Raises InputError with every problem.
@@ -45,43 +45,44 @@ class Reloader:
             await self.reload()
 
     async def reload(self) -> None:
-        """Read the settings file, and take all that changed, or nothing if there is a problem."""
+        """Read the settings file and apply its changes, or none of them if there is a problem."""
         try:
             # In a thread, because visitors' requests go on meanwhile.
             new = await asyncio.to_thread(self.load)
-            taken, left = self._take(new)
+            applied_names, other_names = self._apply(new)
         except InputError as error:
             problems = error.problems
             log.error("reload_refused", problems=problems, hint="the old settings stay in force")
             self._tell("Reload refused, the old settings stay: " + "; ".join(problems))
             return
-        # A change made at run time goes before the new value of the file.
-        hidden = [
+        # A change made at run time takes precedence over the new value in the file.
+        overridden_names = [
             name
             for room in self.rooms
             for setting in (room.snapshot.overrides if room.snapshot else ())
-            if (name := f"rooms.{room.name}.{setting}") in taken
+            if (name := f"rooms.{room.name}.{setting}") in applied_names
         ]
-        log.info("reloaded", taken=taken, changed_at_run_time=hidden, needs_restart=left)
+        names = {"taken": applied_names, "changed_at_run_time": overridden_names}
+        log.info("reloaded", **names, needs_restart=other_names)
         for warning in new.warnings:
             log.warning("settings_warning", hint=warning)
-        restart = f"; these need a restart: {', '.join(left)}" if left else ""
-        self._tell(f"Reloaded: {len(taken)} changed setting(s) taken{restart}")
+        restart = f"; these need a restart: {', '.join(other_names)}" if other_names else ""
+        self._tell(f"Reloaded: {len(applied_names)} changed setting(s) taken{restart}")
 
     def _tell(self, text: str) -> None:
         self.tell("STATUS=" + " ".join(text.split())[:MAX_CHARACTERS])
 
-    def _take(self, new: Settings) -> tuple[list[str], list[str]]:
-        """Take the settings that can change while the replica runs. Return the names of those, and
-        of the changed ones that need a restart. Raises InputError before anything is taken."""
+    def _apply(self, new: Settings) -> tuple[list[str], list[str]]:
+        """Apply the changed settings that need no restart. Return their names, and the names of the
+        changed settings that need one. Raises InputError before anything is applied."""
         old = self.settings
         files = {name: new.rooms.get(name, file) for name, file in old.rooms.items()}
-        changed = [room for room in self.rooms if files[room.name] != room.file_settings]
-        problems = [line for room in changed for line in _find_problems(room, files[room.name])]
+        rooms = [room for room in self.rooms if files[room.name] != room.file_settings]
+        problems = [line for room in rooms for line in _find_problems(room, files[room.name])]
         if problems:
             raise InputError(problems)
         # From here on nothing is awaited, so every request sees either all old or all new settings.
-        for room in changed:
+        for room in rooms:
             room.configure(files[room.name])
         if any(getattr(new, name) != getattr(old, name) for name in _LOG_SETTINGS):
             start_logging(new.log_level, new.log_format)
@@ -94,10 +95,10 @@ def _find_problems(room: WaitingRoom, file: RoomSettings) -> Iterator[str]:
     """Yield why a room cannot take these settings while it runs. The changes made at run time stay
     in force, so they must be allowed together with the file's settings."""
     overrides = room.snapshot.overrides if room.snapshot else {}
-    _, known = room.file_settings.with_valid_overrides(overrides)  # those are ignored already
+    _, old_problems = room.file_settings.with_valid_overrides(overrides)  # the ignored ones
     settings, problems = file.with_valid_overrides(overrides)
     for problem in problems:
-        if problem not in known:
+        if problem not in old_problems:
             yield f"rooms.{room.name}.{problem}, as changed at run time"
     before, now_ms = room.settings.events, room.clock.now_ms()
     for problem in find_event_change_problems(before, settings.events, now_ms):
@@ -105,8 +106,8 @@ def _find_problems(room: WaitingRoom, file: RoomSettings) -> Iterator[str]:
 
 
 def find_changes(old: Settings, new: Settings) -> Iterator[str]:
-    """Yield the names of the settings that differ, such as rooms.shop.total_active_users. Of a
-    table that only one of them has, yield the table's name."""
+    """Yield the names of the settings that differ, such as rooms.shop.total_active_users. If only
+    `old` or `new` has a table, yield the table's name."""
     for name in type(old).model_fields:
         before, after = getattr(old, name), getattr(new, name)
         if before == after:

@@ -102,7 +102,7 @@ log = structlog.get_logger()
 
 async def serve(settings: Settings, load: Callable[[], Settings]) -> None:
     """Run one replica until SIGTERM or SIGINT. At SIGHUP, read the settings again with `load` and
-    take what can be taken. Raises InputError if it cannot listen."""
+    apply those that need no restart. Raises InputError if it cannot listen."""
     stop, reload_is_due = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -313,7 +313,7 @@ def _start_target_detector(
 
 
 def _distinguish_targets(rooms: WaitingRooms, jobs: Jobs) -> None:
-    """Let each room know whether there is a target of its name, whose grants are not the room's."""
+    """Tell each room whether a target has the same name, because its grants are not the room's."""
 
     def has_target(name: str) -> bool:
         return jobs.targets.find(name) is not None

@@ -64,7 +64,7 @@ MAX_OPS_BODY_BYTES = 262_144
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """The services of all features, for both listeners: empty or None if not configured."""
+    """The services of all features. The service of an unused feature is empty or None."""
 
     rooms: WaitingRooms
     metrics: Metrics
@@ -101,8 +101,8 @@ def create_edge_app(
     memory: str = "",
     stamps: Stamps | None = None,
 ) -> web.Application:
-    """Create the application of the edge listener. `memory`: a random name for the store if it is
-    this process's memory, or "" if it is a Redis that replicas share."""
+    """Create the application of the edge listener. If the store is this process's memory, `memory`
+    is a random name for it; if the store is a Redis that replicas share, it is ""."""
     app = web.Application(middlewares=[problems], client_max_size=MAX_BODY_BYTES)
     _add_services(app, services)
     app[GATES] = Gates(services.rooms, services.resources)

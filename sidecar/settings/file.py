@@ -3,7 +3,7 @@
 from pathlib import Path
 
 DEFAULT_FILE = "waitroom.toml"
-#: The file that `waitroom init` writes. It is read if there is none in the working directory.
+#: The file that `waitroom init` writes. It is read if the working directory has no settings file.
 SYSTEM_FILE = Path("/etc/waitroom") / DEFAULT_FILE
 
 

@@ -191,11 +191,11 @@ class Settings(HistorySection):
     @field_validator("operators")
     @classmethod
     def _check_operators(cls, operators: dict[str, OperatorAccount]) -> dict[str, OperatorAccount]:
-        folded = [name.casefold() for name in operators]
+        folded_names = [name.casefold() for name in operators]
         problems = [
             f"{name}: there is one of this name in other letters"
             for name in operators
-            if folded.count(name.casefold()) > 1
+            if folded_names.count(name.casefold()) > 1
         ]
         return _accept_unless(problems, operators)
 
@@ -208,12 +208,12 @@ class Settings(HistorySection):
             raise ValueError("operator_header needs it: the address of your proxy, or unix")
         if not info.data["operator_header"] and sources:
             raise ValueError("operator_header is not set, so it has no effect")
-        missing = [
+        problems = [
             f"no password for {name}, and there is no operator_header: nobody can log in so"
             for name, account in info.data.get("operators", {}).items()
             if not (account.password or info.data["operator_header"])
         ]
-        return _accept_unless(missing, sources)
+        return _accept_unless(problems, sources)
 
     @field_validator("tokens")
     @classmethod
@@ -225,11 +225,11 @@ class Settings(HistorySection):
             if len(token) < MIN_ADMIN_TOKEN_LENGTH and not (is_demo and token)
         ]
         problems += [f"{name}: the name is taken" for name in tokens if name in OWNERS]
-        others = [info.data.get("admin_token"), info.data.get("service_token"), *tokens.values()]
+        values = [info.data.get("admin_token"), info.data.get("service_token"), *tokens.values()]
         problems += [
             f"{name}: the same token is there twice, under another name"
             for name, token in tokens.items()
-            if token and others.count(token) > 1
+            if token and values.count(token) > 1
         ]
         return _accept_unless(problems, tokens)
 
@@ -262,10 +262,10 @@ class Settings(HistorySection):
                 "at least one is needed, such as [rooms.shop] with total_active_users = 100, "
                 "or a lease, a limit or a target"
             )
-        both = rooms.keys() & info.data.get("leases", {}).keys()
+        shared_names = rooms.keys() & info.data.get("leases", {}).keys()
         problems = [
             f"{name}: a lease has this name too, and both would have the cookie waitroom_{name}"
-            for name in sorted(both)
+            for name in sorted(shared_names)
         ]
         return _accept_unless(problems, rooms)
 

@@ -15,7 +15,7 @@ from sidecar.kit.setting_types import split_list
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")
 _HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
-#: Headers that `operator_header` may not be, because HTTP or Waitroom uses them otherwise.
+#: Headers that `operator_header` may not name, because they have other uses.
 _RESERVED_HEADERS = {
     "authorization",
     "cookie",

@@ -16,7 +16,7 @@ from sidecar.kit.errors import InputError
 from sidecar.settings.file import find_file
 
 ENV_PREFIX = "WAITROOM_"
-#: The suffix of the name of a setting or variable that has the path of a file with the value.
+#: A setting or variable whose name has this suffix contains the path of a file with the value.
 FILE_SUFFIX = "_file"
 #: Variables that are not settings but options of commands (sidecar/cli/replica_client.py).
 NOT_SETTINGS = {"WAITROOM_URL", "WAITROOM_TOKEN", "WAITROOM_TOKEN_FILE"}
@@ -72,8 +72,8 @@ def add_environment(
             continue
         suffix = FILE_SUFFIX if path[-1].endswith(FILE_SUFFIX) else ""
         path[-1] = path[-1].removesuffix(FILE_SUFFIX)
-        if wrong := _find_name_problem(path, suffix, model):
-            problems.append(f"{variable}: {wrong}")
+        if problem := _find_name_problem(path, suffix, model):
+            problems.append(f"{variable}: {problem}")
             continue
         value: str = text
         if suffix:

@@ -50,7 +50,7 @@ _TAGS = {
     "webhooks": "Endpoints of the ops listener, for operators: messages sent, waiting and failed.",
     "history": "Endpoints of the ops listener, for operators, if `history` is set.",
 }
-#: The servers of the endpoints that are not on the ops listener, by tag.
+#: Maps a tag to the server of its endpoints, if these are not on the ops listener.
 _SERVERS = {
     "visitor": {
         "url": "https://{site}",
@@ -63,7 +63,7 @@ _SERVERS = {
         "variables": {"edge": {"default": "127.0.0.1:8400"}},
     },
 }
-#: The headers of the response with the document, which changes only with Waitroom's version.
+#: The response headers of the document. It is cacheable, as it changes only with the version.
 _HEADERS = {"Cache-Control": "max-age=300"}
 _OPERATOR = {
     "name": "X-Waitroom-Operator",

@@ -18,7 +18,7 @@ from sidecar.http.models import NO_BODY, NO_JSON, Schema
 from sidecar.http.problem_kinds import Kind
 
 Json: TypeAlias = dict[str, Any]
-#: JSON Schemas by the id() of a model and the mode ("validation" or "serialization").
+#: Maps the id() of a model and a mode ("validation" or "serialization") to a JSON Schema.
 _ByModel: TypeAlias = dict[tuple[int, Any], Json]
 
 
@@ -29,7 +29,7 @@ def create_ref(kind: str, name: str) -> Json:
 
 _REF = "#/components/schemas/{model}"
 _NO_STORE = {"Cache-Control": create_ref("headers", "NoStore")}
-#: The headers of problem documents, by HTTP status.
+#: Maps an HTTP status to the headers of its problem documents.
 _PROBLEM_HEADERS = {
     401: {"WWW-Authenticate": create_ref("headers", "Authenticate")},
     429: {"Retry-After": create_ref("headers", "RetryAfter")},
@@ -62,7 +62,7 @@ def find_description(model: type[BaseModel], name: str) -> str:
 
 @cache
 def _read_field_docs(module: str) -> dict[tuple[str, str], str]:
-    """Read the docstrings below the fields of all models in a module, by class and field."""
+    """Map the class and field of each model in a module to the docstring below the field."""
     tree = ast.parse(inspect.getsource(sys.modules[module]))
     docs = {}
     for model in tree.body:
@@ -76,7 +76,7 @@ def _read_field_docs(module: str) -> dict[tuple[str, str], str]:
 
 def describe_paths(endpoints: Sequence[Endpoint], servers: Mapping[str, Json]) -> tuple[Json, Json]:
     """Return the OpenAPI paths of the endpoints, and the schemas to which the paths refer.
-    `servers`: the server of each tag whose endpoints are not on the default server."""
+    `servers` maps a tag to the server of its endpoints, if that is not the default server."""
     inputs = _list_models(endpoints)
     own, shared = TypeAdapter.json_schemas(
         [(number, mode, TypeAdapter(model)) for number, (model, mode) in enumerate(inputs)],
@@ -119,8 +119,8 @@ def _list_models(endpoints: Sequence[Endpoint]) -> list[tuple[Any, Any]]:
             models.append((endpoint.form, "validation"))
         replies = [model for model, *_ in endpoint.replies.values()]
         replies += endpoint.problem_members.values()
-        without = (None, NO_BODY, NO_JSON)
-        models += [(model, "serialization") for model in replies if model not in without]
+        no_models = (None, NO_BODY, NO_JSON)
+        models += [(model, "serialization") for model in replies if model not in no_models]
     return list({(id(model), mode): (model, mode) for model, mode in models}.values())
 
 

@@ -9,7 +9,7 @@ from sidecar.kit.moments import parse_moment
 from sidecar.kit.setting_types import DURATION, parse_duration
 
 _BOUNDS = {"ge": "minimum", "le": "maximum"}
-#: The name of the schema for a string that is accepted in place of a value, by the value's type.
+#: Maps the type of a value to the schema's name of a string that may replace the value.
 _STRING_BY_TYPE = {
     "integer": "CountAsText",
     "number": "NumberAsText",
@@ -40,7 +40,7 @@ _STRING_SCHEMAS: Json = {
         "examples": ["2026-12-01 10:00", "2026-12-01T10:00:00+01:00"],
     },
 }
-#: A value's description and the name of its string form's schema, by the parser of the string.
+#: Maps the parser of a string to the value's description and the name of the string's schema.
 _BY_PARSER = {
     parse_duration: ("Seconds.", "Duration"),
     parse_moment: ("ms since 1970.", "Moment"),
