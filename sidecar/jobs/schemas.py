@@ -230,7 +230,7 @@ class JobResult(Reply):
     body_url: str
     """The path from which to get the whole body."""
     body: Annotated[str | None, optional] = None
-    """The body, if it is text and has at most 65,536 bytes. Missing in lists."""
+    """The body, if it is text of at most 65,536 bytes. Missing in lists."""
     body_base64: Annotated[str | None, optional] = None
     """The body in base64, if it is not text."""
 

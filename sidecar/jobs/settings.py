@@ -234,8 +234,8 @@ class TargetSettings(BaseModel):
     retries: Count = Field(default=3, ge=0, le=100)
     """The maximum number of attempts after the first one."""
     retry_delay: Seconds = Field(default=1, ge=0.01, le=3600)
-    """The pause before the second attempt. It doubles for each further attempt, up to 5 minutes,
-    and is shortened at random. A longer `Retry-After` (at most an hour) is used instead."""
+    """The pause before the second attempt. It doubles with each further attempt, up to 5 minutes,
+    and is then shortened by a random amount. A longer `Retry-After`, up to an hour, replaces it."""
     break_after: Count = Field(default=3, ge=1, le=1000)
     """After this many failures in a row, calls stop for 5 s. Then one call tests the target. Each
     time the test fails, the pause doubles, up to a minute. Responses in `retry_on`, except 429,

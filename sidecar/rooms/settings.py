@@ -183,7 +183,7 @@ class RoomSettings(BaseModel):
     max_places_per_address: Count | None = Field(default=None, ge=1, le=100)
     """How many places and sessions one IP address, or one 64-bit IPv6 network, may have. When an
     address has that many, further visitors from it are told that the room is full, even if they
-    return for a lost place. The default is None, because an office or a mobile carrier may have one
+    want a lost place back. The default is None, because an office or a mobile carrier may have one
     address for many people. Behind a load balancer, first set `set_real_ip_from` in nginx."""
     rollout_percent: Percent = Field(default=100, ge=0, le=100)
     """The percentage of newcomers to whom the room applies. The others pass and are not counted.

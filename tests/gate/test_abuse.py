@@ -390,10 +390,9 @@ def steps() -> list[list[str]]:
     """The keys before, and after each step of the page."""
     page = (TESTS.parent / "docs" / "security.md").read_text()
     section = page.split("\n## Changing the key\n")[1].split("\n## ")[0]
-    said = re.findall(r"WAITROOM_SECRET_KEYS=(\S+)", section)
     keys = [[OLD]]
-    for text in said:
-        value = text.strip('"').replace("$NEW", NEW).replace("$OLD", OLD)
+    for names in re.findall(r"printf '%s\\n' (.+) \| sudo tee", section):
+        value = ",".join({'"$OLD"': OLD, '"$NEW"': NEW}[name] for name in names.split())
         environment = {"WAITROOM_SECRET_KEYS": value,
                        "WAITROOM_ROOMS__SHOP__TOTAL_ACTIVE_USERS": "1"}  # fmt: skip
         keys.append(load(None, environment).secret_keys)
