@@ -72,8 +72,8 @@ async def get_visitor_history(request: web.Request, path: VisitorAddress) -> sch
 async def list_stays(request: web.Request, page: schemas.StaysPage) -> schemas.Stays | web.Response:
     """List the stays that began in a period, oldest first."""
     room, history, period = _read_request(request, page)
-    recorded = history.read_stays(room.name, period, limit=page.limit, offset=page.start)
-    stays = [schemas.StayDocument.model_validate(stay) async for stay in recorded]
+    recorded_stays = history.read_stays(room.name, period, limit=page.limit, offset=page.start)
+    stays = [schemas.StayDocument.model_validate(stay) async for stay in recorded_stays]
     if page.format == "csv":
         return _make_csv_response(stays)
     return schemas.Stays(**period.describe(room.name), stays=stays, next=page.next(len(stays)))

@@ -19,9 +19,9 @@ if TYPE_CHECKING:  # SQL is an extra
 #: The key of the history in a replica's application. It is missing if no history is recorded.
 HISTORY: "web.AppKey[History]" = web.AppKey("history", object)  # type: ignore[arg-type] # importing History takes a third of the time to start
 
-#: The maximum numbers of a visitor's events and of position changes in a response.
+#: The maximum number of a visitor's events in a response, and of changes of the position.
 EVENTS_LIMIT = 1000
-#: How many visitors may be ahead for a position to be computed, because this blocks the replica.
+#: The maximum number of visitors ahead. More would block the replica, so no position is computed.
 AHEAD_LIMIT = 50_000
 
 

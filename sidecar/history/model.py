@@ -58,7 +58,7 @@ class Stay:
     end_reason: str | None = None
     first_position: int | None = None
     last_position: int | None = None
-    #: How often the visitor returned to the place after Redis was emptied or polling had stopped.
+    #: How often the visitor regained the place after Redis was emptied or polling had stopped.
     returns: int = 0
     #: When an operator last moved the visitor.
     moved_ms: int | None = None
@@ -88,13 +88,13 @@ class Promise:
 
     @property
     def error(self) -> float:
-        """The error of the estimate as a share of the wait that followed, at least a second."""
+        """Return the error as a share of the wait that followed, or of a second if longer."""
         return abs(self.wait.seconds - self.waited_s) / max(self.waited_s, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A period of time, which does not include its end `to_ms`."""
+    """A period from `from_ms` until just before `to_ms`."""
 
     from_ms: int
     to_ms: int

@@ -31,8 +31,8 @@ async def make_report(
     limit: int | None = None,
     advance: Advance = ignore_progress,
 ) -> RoomReport | None:
-    """Report on the stays that began in a period. Return None if there are more than `limit`, and
-    read as many wait estimates at most. Call `advance` after each stay."""
+    """Report on the stays that began in a period. Return None if there are more than `limit` stays.
+    Read at most `limit` wait estimates. Call `advance` after each stay."""
     tally = Tally()
     read_limit = None if limit is None else limit + 1
     async for stay in history.read_stays(room, period, limit=read_limit):
@@ -45,7 +45,7 @@ async def make_report(
 
 
 def compute_record(promises: Sequence[Promise]) -> dict[str, Any]:
-    """Return the members of a report about wait estimates."""
+    """Return those members of a report that are about wait estimates."""
     return {
         "estimates": len(promises),
         "estimates_held": round(fmean(one.is_held for one in promises), 4) if promises else None,
@@ -73,15 +73,15 @@ def compute_estimate_steps(promises: Iterable[Promise], step_ms: int) -> list[Es
 
 
 class Tally:
-    """Counts stays for a report. Needs about 250 bytes for each stay."""
+    """Counts stays for a report. It takes about 250 bytes of memory for each stay."""
 
     def __init__(self) -> None:
-        #: By member of the report.
+        #: Maps a member of the report to its count.
         self.counts: Counter[str] = Counter()
         self.queued = 0
         #: In ms: waits until admission, waits until giving up, and lengths of sessions.
         self.waits, self.patience, self.sessions = array("q"), array("q"), array("q")
-        #: By sub-queue: the calls, as `count_inversions` takes them.
+        #: Maps a sub-queue to its calls, which are arguments of `count_inversions`.
         self.calls: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
 
     def add(self, stay: Stay) -> None:
@@ -149,7 +149,7 @@ def count_inversions(calls: list[tuple[int, int, int]]) -> int:
     """Count the visitors who were in the queue when a visitor of a higher order was called before
     them. A call is (called_ms, order, queued_ms). Calls in the same millisecond are in order."""
     count = 0
-    #: (-order, called_ms) of earlier calls: the latest time of those with at least this order.
+    #: Earlier calls, as (-order, the latest called_ms of the calls with at least this order).
     latest: list[tuple[int, int]] = []
     calls.sort()
     for called_ms, group in groupby(calls, key=itemgetter(0)):

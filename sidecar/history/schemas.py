@@ -177,8 +177,8 @@ class RoomChanges(InPeriod, PageReply):
 def create_changes_page(
     room: str, period: Period, changes: Sequence[Any], limit: int, *, configured: RoomSettings
 ) -> RoomChanges:
-    """Create a page from rows of the table of operators' actions. `configured` are the room's
-    settings in the file."""
+    """Create a page from rows of the table of operators' actions. `configured` has the room's
+    settings from the settings file."""
     acts = add_earlier_values([{**row._asdict(), "what": row.action} for row in changes])
     documents = [
         Change.model_validate(

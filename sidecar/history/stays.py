@@ -27,9 +27,9 @@ def apply_event(stay: Stay | None, event: StreamEvent) -> Stay | None:
         case "expired" | "left" | "released":
             stay.ended_ms = event.at_ms
             has_own_reason = event.kind == "expired" or event.why == "unseen"
-            # If an operator did it, the operator's action is the next event.
-            site_or_visitor = "finished" if event.kind == "released" else event.kind
-            stay.end_reason = event.why if has_own_reason else site_or_visitor
+            # If an operator ended the stay, the next event is the operator's action.
+            other_reason = "finished" if event.kind == "released" else event.kind
+            stay.end_reason = event.why if has_own_reason else other_reason
             if stay.end_reason == UNUSED and stay.admitted_ms is None:
                 return None
         case "graded":
@@ -48,7 +48,7 @@ def _apply_move(stay: Stay, event: StreamEvent) -> None:
 
 
 def _set_joined(stay: Stay, event: StreamEvent) -> None:
-    """Set when the visitor first joined. If the event has no `joined`, this is its own time."""
+    """Set when the visitor first joined: `joined` of the event or, without it, the event's time."""
     if stay.joined_ms is None:
         joined_ms = event.read_number("joined")
         stay.joined_ms = event.at_ms if joined_ms is None else joined_ms
@@ -82,12 +82,12 @@ def compute_positions(
     stay: Stay, waits_ahead: Iterable[tuple[int, int | None]]
 ) -> list[tuple[int, int]]:
     """Return (at_ms, position) for each change of a visitor's position. `waits_ahead` has (from_ms,
-    to_ms) for each visitor of a lower order who waited. to_ms is None for one who still waits."""
+    to_ms) for each visitor of a lower order who waited. to_ms is None if the wait goes on."""
     if stay.queued_ms is None:
         return []
     end_ms = stay.called_ms or stay.ended_ms or math.inf
     start_ms, position = stay.queued_ms, 1
-    changes: Counter[int] = Counter()  # of the position, by time
+    changes: Counter[int] = Counter()  # maps a time to the change of the position
     for joined_ms, gone_ms in waits_ahead:
         if joined_ms > end_ms or (gone_ms is not None and gone_ms <= start_ms):
             continue

@@ -27,7 +27,7 @@ from sidecar.rooms.service import WaitingRoom, WaitingRooms
 if TYPE_CHECKING:  # SQL is an extra
     from sidecar.history.store.stays import History
 
-#: How many events one transaction takes. 250 block the event loop for about 5 ms, 500 for 10 ms.
+#: How many events one transaction writes. 250 events block the event loop for about 5 ms.
 BATCH = 250
 #: How long the lease of the recorder is valid without renewal, in ms.
 LEASE_MS = 15_000
@@ -73,7 +73,7 @@ class Recorder:
         self._history = history
         self._backlog = backlog
         #: The names of the rooms whose stream is full.
-        self._full: set[str] = set()
+        self._full_rooms = set[str]()
         self._metrics = metrics.of(HistoryMetrics)
         self._is_checked = False
         self._is_unavailable = False
@@ -83,7 +83,7 @@ class Recorder:
         failures = 0
         metrics = self._metrics
         for counter in (metrics.recorder_written, metrics.recorder_errors, metrics.recorder_stuck):
-            counter.labels(room.name)  # so that the counter is exported as 0
+            counter.labels(room.name)  # this exports the counter as 0
         try:
             while True:
                 pause_s = CHECK_S
@@ -108,13 +108,13 @@ class Recorder:
             await self._release_lease(stream)
 
     async def record(self, room: WaitingRoom, stream: EventStream) -> int:
-        """Record a batch of events. Return how many it has. Raises StoreError or DatabaseError."""
+        """Record a batch of events. Return its size. Raises StoreError or DatabaseError."""
         if not self._is_checked:
             await self._history.check()
             self._is_checked = True
         batch = await stream.read(BATCH)
-        if batch.lost:
-            log.error("events_lost", room=room.name, events=batch.lost, hint="history_backlog")
+        if lost := batch.lost_count:
+            log.error("events_lost", room=room.name, events=lost, hint="history_backlog")
         if not batch.events:
             return 0
         written = await self._history.write(room.name, batch.events)
@@ -130,7 +130,7 @@ class Recorder:
             await stream.lease.give_up()
 
     def _set_gauges(self, room: WaitingRoom) -> None:
-        """Set the gauges of the backlog, on every replica and not only on the one that records."""
+        """Set the gauges of the backlog, which every replica does, even if it does not record."""
         if room.snapshot is None:
             return
         events, oldest_ms = room.snapshot.events, room.snapshot.oldest_event_ms
@@ -138,9 +138,9 @@ class Recorder:
         self._metrics.recorder_backlog.labels(room.name).set(events)
         self._metrics.recorder_lag.labels(room.name).set(late_ms / 1000)
         if events < self._backlog:
-            self._full.discard(room.name)
-        elif room.name not in self._full:
-            self._full.add(room.name)
+            self._full_rooms.discard(room.name)
+        elif room.name not in self._full_rooms:
+            self._full_rooms.add(room.name)
             hint = "history_backlog is reached: the oldest events are lost until they are written"
             log.error("backlog_full", room=room.name, events=events, hint=hint)
 
@@ -173,7 +173,7 @@ async def tidy_room(
     room: WaitingRoom, history: "History", settings: HistorySection, metrics: Metrics
 ) -> None:
     """Close stuck stays, and delete or archive old stays and events. Raises StoreError or
-    DatabaseError, after which the finished transactions remain."""
+    DatabaseError. The transactions before the error stay committed."""
     await history.check()
     stuck = await close_stuck_stays(room, history, settings.history_stuck_after)
     metrics.of(HistoryMetrics).recorder_stuck.labels(room.name).inc(stuck)
@@ -192,7 +192,7 @@ async def tidy_room(
 
 
 async def close_stuck_stays(room: WaitingRoom, history: "History", after_s: float) -> int:
-    """Close stays without events for `after_s` whose visitors are not in Redis. Return how many."""
+    """Close stays without an event for `after_s` of visitors not in Redis. Return their number."""
     before_ms = room.clock.now_ms() - int(after_s * 1000)
     closed = 0
     while visitors := await history.find_inactive_visitors(

@@ -1,8 +1,8 @@
 """Detects which visitors are called, because it is their turn, and enqueues messages about them.
 
 The detector reads calls from the room's event stream. The hash `calls` in Redis stores a cursor, up
-to which the stream was read, and the batches of calls that are not enqueued yet. The recorder of
-the history trims the stream only up to the event whose id is in the key `called`.
+to which the stream was read, and the batches of calls that are not enqueued yet. The history's
+recorder trims the stream only up to the event whose id is in the Redis key `called`.
 """
 
 from collections import Counter
@@ -46,8 +46,8 @@ class CallPage:
     is_end: bool
     #: How many calls the room had ever had when the page was read.
     total_calls: int
-    #: Whether the event before this page was trimmed, so that calls may be lost.
-    is_gone: bool
+    #: True if the event before this page was trimmed, so that calls may be lost.
+    has_gap: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +59,17 @@ class Cursor(Document):
 
     def advance(self, page: CallPage) -> "tuple[Cursor, int]":
         """Return the cursor after a page, and how many calls were trimmed before they were read.
-        This number is only known at the end of the stream, and 0 before."""
+        This number is 0 until the end of the stream, where it becomes known."""
         total_calls = self.total_calls + len(page.calls)
         if not page.is_end:
             return Cursor(page.until, total_calls), 0
         # The room's count may be lower than the cursor's, because Redis may have been emptied.
-        lost_calls = max(0, page.total_calls - total_calls) if page.is_gone else 0
+        lost_calls = max(0, page.total_calls - total_calls) if page.has_gap else 0
         return Cursor(page.until, page.total_calls), lost_calls
 
 
 def _dump_calls(calls: tuple[CalledVisitor, ...]) -> list[dict[str, Any]]:
-    """Return the calls in the stored form, which replicas of an earlier version can read too."""
+    """Return the calls in the form in which Redis stores them. Earlier versions can read it too."""
     return [
         {
             "id": call.id,
@@ -107,8 +107,8 @@ def create_ticket(call: CalledVisitor, settings: RoomSettings, *, epoch: int) ->
 async def select_claimable(
     redis: Any, room: WaitingRoom, calls: tuple[CalledVisitor, ...], *, epoch: int, timeout_s: float
 ) -> tuple[tuple[CalledVisitor, ...], Counter[str]]:
-    """Return the calls that can still be claimed, with their links. Return also how many others
-    there are: "came" (the visitor was admitted) and "over" (expired). Raises StoreError."""
+    """Return the calls that can still be claimed, with their links. Count all other calls as
+    "came" if the visitor was admitted, or "over" if the call expired. Raises StoreError."""
     visitors = [call.visitor for call in calls]
     async with driver_errors("calls", timeout_s):
         ends_ms = await redis.zmscore(room_key(room.name, "active"), visitors)
@@ -138,7 +138,7 @@ def _read_call(event_id: bytes | str, fields: list[bytes | str]) -> CalledVisito
 
 
 class CallDetector(Detector):
-    """Detects calls, for the webhooks that are sent the event `called`."""
+    """Detects calls for the webhooks that receive the event `called`."""
 
     events = ("called",)
     lease_name = "calling"
@@ -147,8 +147,8 @@ class CallDetector(Detector):
     async def handle_snapshot(self, room: WaitingRoom, _: Snapshot) -> None:
         stored_cursor, stored_batches = await self.load_batches(room.name)
         cursor, calls = await self._read_calls(room.name, stored_cursor)
-        read = {id_: Batch.read(text) for id_, text in stored_batches.items()}
-        batches = {id_: batch for id_, batch in read.items() if batch is not None}
+        pairs = ((id_, Batch.read(document)) for id_, document in stored_batches.items())
+        batches = {id_: batch for id_, batch in pairs if batch is not None}
         webhooks = self.find_subscribers(room.name, "called")
         for start in range(0, len(calls), BATCH_SIZE):
             batch = Batch(tuple(calls[start : start + BATCH_SIZE]), webhooks)
@@ -197,19 +197,19 @@ class CallDetector(Detector):
         return cursor, calls
 
     async def _read_page(self, room: str, after: str, *, stored_until: str) -> CallPage:
-        """Read the page after the event `after`. If it is "", return an empty page at the end of
-        the stream. `stored_until` is the event up to which the recorder may trim the stream."""
+        """Read the page after the event `after`. If `after` is "", return an empty page at the end
+        of the stream. `stored_until` is the event up to which the recorder may trim the stream."""
         keys = [*(room_key(room, name) for name in ("events", "stats", "calls")), cursor_key(room)]
         arguments = (after, stored_until, PAGE_SIZE, UNREAD_EVENTS_S, CURSOR_S)
         async with driver_errors("calls", self.timeout_s):
-            until, is_end, rows, total_calls, is_gone = await self.redis.eval(
+            until, is_end, rows, total_calls, has_gap = await self.redis.eval(
                 source("webhooks/read_calls"), len(keys), *keys, *arguments
             )
         calls = [_read_call(event_id, fields) for event_id, fields in rows]
-        return CallPage(calls, text(until), bool(is_end), int(text(total_calls)), bool(is_gone))
+        return CallPage(calls, text(until), bool(is_end), int(text(total_calls)), bool(has_gap))
 
     async def load_batches(self, room: str) -> tuple[str | None, dict[str, str]]:
-        """Load the JSON of the cursor, and of each batch by its id. The cursor is None if no
+        """Return the JSON of the cursor, and the batches' JSON by id. The cursor is None if no
         replica has read the room's calls for CURSOR_S."""
         async with driver_errors("calls", self.timeout_s):
             fields = await self.redis.hgetall(room_key(room, "calls"))

@@ -3,7 +3,7 @@
 A detector enqueues a message in one of two queues, which are for events of rooms and for calls. The
 replica that holds the webhook's leader lease sends the first message of each queue and stores the
 result: delivered, failed, or to be retried later. A message that failed ORDERED_ATTEMPTS times
-leaves its queue for that of the retries. An operator's request to resend a message is stored until
+moves to the queue of retries. An operator's request to resend a message is stored until
 the message is sent. A message has at most one such request.
 """
 
@@ -22,8 +22,8 @@ from sidecar.webhooks.retry import ORDERED_ATTEMPTS
 
 DeliveryState = Literal["waiting", "delivered", "failed"]
 STATES: tuple[DeliveryState, ...] = get_args(DeliveryState)
-#: The two queues of the detectors, the queue of messages that have left them after several failed
-#: attempts, and the queue of messages that operators resend.
+#: `events` and `calls` are the detectors' queues. `retries` has messages that left those queues
+#: after several failed attempts, and `resends` has messages that operators resend.
 QueueName = Literal["events", "calls", "retries", "resends"]
 QUEUES: tuple[QueueName, ...] = get_args(QueueName)
 
@@ -39,8 +39,8 @@ class Delivery(Document):
 
     notice: Notice | CallNotice
     attempts: int = 0
-    #: About the last attempt: when it began, how long it took, the HTTP status, why it failed, and
-    #: the first part of the response.
+    #: The last attempt: when it began, how long it took, its HTTP status, why it failed, and the
+    #: first part of the response.
     tried_ms: int | None = None
     took_ms: int | None = None
     status: int | None = None
@@ -48,7 +48,7 @@ class Delivery(Document):
     body: str = ""
     #: The operator who last resent the message.
     resent_by: str = ""
-    #: When the next attempt is due, if the message waits. 0: now.
+    #: When the next attempt is due, if the message waits. 0 means at once.
     due_ms: int = 0
 
 
@@ -57,7 +57,7 @@ class QueueHead:
     """The first message of a queue."""
 
     id: str
-    #: None if Redis has none that this version can read.
+    #: None if the document is missing, or if this version cannot read it.
     delivery: Delivery | None
     #: The operator's request to resend the message, or "".
     resend_request: str
@@ -66,15 +66,15 @@ class QueueHead:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether the messages of a webhook are delivered."""
+    """Numbers that tell whether the messages of a webhook are delivered."""
 
     #: How many stored messages are in each state.
     counts: dict[str, int]
-    #: How many attempts failed since the last delivered message, at most ORDERED_ATTEMPTS, and when
-    #: the first of them began, in ms.
+    #: How many attempts have failed since the last delivered message, at most ORDERED_ATTEMPTS, and
+    #: when the first of these attempts began, in ms.
     failures: int
     failing_since_ms: int | None
-    #: How long ago the oldest waiting message happened, in seconds. 0 if none waits.
+    #: The seconds since the event of the oldest waiting message happened; 0 if no message waits.
     lag_s: float
 
 
@@ -101,8 +101,8 @@ class Deliveries:
             return await self._redis.eval(lua, len(_KEYS), *self._keys.values(), *args)
 
     async def enqueue(self, notice: AnyNotice) -> list[str]:
-        """Enqueue a message. Idempotent by the message's id. Return the ids of the oldest messages
-        if the queue is over its limit. The first, which is being sent, is not one of them."""
+        """Enqueue a message, unless a message with its id was enqueued before. If the queue is over
+        its limit, return the ids of its oldest messages, without the one that is being sent."""
         queue = _KEYS.index("calls" if notice.event == "called" else "events") + 1
         document = Delivery(notice).to_json()
         arguments = (notice.id, document, notice.at_ms, queue, QUEUE_LIMIT, STORED_S)
@@ -130,7 +130,6 @@ class Deliveries:
         )
 
     async def delete(self, head: QueueHead) -> None:
-        """Delete a message."""
         await self._run_settle(head.id, "", 0, 0, head.resend_request, "", 0, "")
 
     async def tidy(self) -> None:
@@ -142,7 +141,7 @@ class Deliveries:
         await self._run_script("settle", *limits, *message)
 
     async def drop(self, id_: str, *, reason: str) -> Delivery | None:
-        """Mark a waiting message failed and return it. Delete an unreadable one and return None."""
+        """Mark a waiting message as failed and return it. Delete it instead if it is unreadable."""
         delivery = (await self.find([id_])).get(id_)
         head = QueueHead(id_, delivery, "", 0)
         if delivery is None:
@@ -162,7 +161,7 @@ class Deliveries:
         return {id_: delivery for id_, delivery in pairs if delivery is not None}
 
     async def read_health(self) -> Health:
-        """Read how many messages are in each state, and whether they are delivered."""
+        """Return how many messages are in each state, and how many attempts have failed."""
         counts, failures, since, oldest, now = await self._run_script("health")
         oldest_ms = float(text(oldest) or now)
         return Health(
@@ -196,13 +195,13 @@ class Deliveries:
     async def resend(
         self, ids: Collection[str], *, by: str, attempts: int | None = None
     ) -> list[str]:
-        """Request that messages are sent once more. If `attempts` is given, do so only for messages
-        that have had this number. Return "queued", "waiting" (it will be sent anyway), "changed"
-        (another number of attempts) or "unknown" for each."""
+        """Request that messages are sent once more. With `attempts`, skip messages that have had
+        another number of attempts. Return for each id "queued", "waiting" (the message will be sent
+        anyway), "changed" (it was skipped) or "unknown"."""
         return await self._resend(by, "" if attempts is None else attempts, "", 0, *ids)
 
     async def add(self, notice: Notice, *, by: str) -> None:
-        """Add a message, which is to be sent once."""
+        """Add a message that is sent only once."""
         await self._resend(by, "", Delivery(notice).to_json(), notice.at_ms, notice.id)
 
     async def _resend(

@@ -3,9 +3,9 @@
 For each room, the replica that holds the room's leader lease detects events. It stores new messages
 in Redis together with the new state of the detector, enqueues them for the senders, and then
 deletes the stored copies. If it stops in between, another replica takes over when the lease has
-expired, and enqueues the messages again with the same ids. This has no effect if they are enqueued
-already. If a replica is slow, two replicas may detect the same event for a moment. Both give it the
-same id, because both start from the same state.
+expired. That replica enqueues the messages again with the same ids, which has no effect on messages
+that are already enqueued. While a replica is slow, two replicas may detect the same event. Both
+give it the same id, because both start from the same state.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class Detector(ABC):
         self.metrics = metrics.of(WebhookMetrics)
         self.redis: Any = redis
         self.timeout_s = timeout_s
-        #: By room: the state that this replica last stored, in case Redis loses the state.
+        #: Maps a room to the state that this replica last stored, in case Redis loses the state.
         self.last_states: dict[str, Any] = {}
         #: The rooms that have a webhook for one of `events`.
         self.rooms = [room for room in rooms if self._has_subscribers(room.name)]

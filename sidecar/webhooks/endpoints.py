@@ -38,19 +38,19 @@ async def list_webhooks(request: web.Request) -> schemas.WebhookList:
 
 async def _describe_webhook(webhook: ConfiguredWebhook) -> schemas.WebhookState:
     settings = webhook.settings
-    found = await webhook.read_health()
-    since_ms = found.failing_since_ms
+    status = await webhook.read_health()
+    since_ms = status.failing_since_ms
     return schemas.WebhookState(
         name=webhook.name,
-        state=found.state,
+        state=status.state,
         failing_since=None if since_ms is None else iso(since_ms),
         host=settings.host,
         format=settings.format,
         is_signed=bool(settings.secret),
         events=[*settings.events],
         rooms=settings.rooms,
-        last=_describe_delivery(*found.last) if found.last else None,
-        **found.health.counts,
+        last=_describe_delivery(*status.last) if status.last else None,
+        **status.health.counts,
     )
 
 

@@ -1,8 +1,8 @@
-"""A latch with hysteresis, so that a fluctuating number does not cause a message at each change."""
+"""A latch with hysteresis, which prevents a message at each change of a fluctuating number."""
 
 from dataclasses import dataclass, replace
 
-#: The shortest time from when a latch turns on to when it turns on again.
+#: The shortest time from one turning on of a latch to the next.
 MIN_INTERVAL_MS = 60_000
 
 
@@ -11,15 +11,15 @@ class Latch:
     """The state of a latch for one condition of a room."""
 
     is_on: bool = False
-    #: When the latch last turned on. 0 if it never did.
+    #: When the latch last turned on, or 0 if it never did.
     on_ms: int = 0
-    #: Since when the condition to turn off has been true, while the latch is still on. Else None.
+    #: The time since which the condition to turn off has been true; None if not, or if off.
     resting_ms: int | None = None
 
     def update(
         self, now_ms: int, *, turn_on: bool, turn_off: bool, off_after_ms: int = 0
     ) -> "Latch":
-        """Return the latch after a check of its room. It turns on if `turn_on`, and off if
+        """Return the latch after a check of its room. It turns on if `turn_on` is True, and off if
         `turn_off` has been True for `off_after_ms`."""
         if not self.is_on:
             can_turn_on = turn_on and now_ms - self.on_ms >= MIN_INTERVAL_MS

@@ -22,8 +22,8 @@ _SENTENCES: dict[str, str] = {
     "target_queue_over": "more than {:,} jobs wait",
 }
 _NUMBER_FIELDS = ("waiting", "active", "cap", "wait_seconds", "threshold")
-#: The values of errcode after which a retry may succeed: DingTalk is busy, or got more than 20
-#: messages in a minute, after which it refuses all for ten minutes. Its HTTP status is always 200.
+#: The values of errcode after which a retry may succeed: DingTalk is busy, or refuses all messages
+#: for ten minutes, because it got more than 20 in one minute. Its HTTP status is always 200.
 _DINGTALK_TEMPORARY_ERRORS = {-1, 130101, 90030}
 
 
@@ -69,7 +69,7 @@ def _sign_for_dingtalk(secret: str, now_ms: int) -> dict[str, str]:
 
 
 def write_sentence(notice: Notice) -> str:
-    """Describe an event in a sentence that begins with Waitroom, which a chat may filter by."""
+    """Describe an event in a sentence. It begins with "Waitroom", by which a chat may filter it."""
     if notice.event == "test":
         subject = f"Waitroom {notice.room}".rstrip()  # there may be no rooms
         return f"{subject}: this is a test, nothing has happened."

@@ -13,7 +13,7 @@ from sidecar.webhooks.settings import RoomEventName, TargetEventName
 
 @dataclass(frozen=True, slots=True)
 class SiteChange:
-    """How the site behind an adaptive room does, and its state before."""
+    """A change of the state of the site behind an adaptive room."""
 
     state: str
     previous_state: str
@@ -23,9 +23,9 @@ class SiteChange:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A message about an event of a room, or of a target: then `room` is "", and the numbers are
-    jobs, calls and `concurrency`. `threshold` is notify_above, and only for queue_over and
-    target_queue_over. `site` is only for site_state."""
+    """A message about an event of a room or of a target. For a target, `room` is "", and `waiting`,
+    `active` and `cap` are its jobs, calls and `concurrency`. `threshold` is notify_above; only
+    queue_over and target_queue_over have it. Only site_state has `site`."""
 
     id: str
     event: RoomEventName | TargetEventName | Literal["site_state", "test"]
@@ -43,7 +43,7 @@ class Notice:
 @dataclass(frozen=True, slots=True)
 class CalledVisitor:
     """A visitor who was called, because it is the visitor's turn. `claim_url` is never stored,
-    because this link admits anybody who has it."""
+    because it admits anybody who has it."""
 
     visitor: str
     called_ms: Annotated[int, Field(validation_alias=AliasChoices("called_ms", "at_ms"))]
@@ -65,7 +65,7 @@ class CallNotice:
     at_ms: int
     calls: tuple[CalledVisitor, ...]
     event: Literal["called"] = "called"
-    #: The member that all messages have.
+    #: A Notice has this attribute too.
     target: ClassVar[str] = ""
 
 

@@ -4,8 +4,8 @@ from sidecar.kit.retry import Backoff, Schedule
 
 #: The timeout of an HTTP request that sends a message, in seconds.
 TIMEOUT_S = 5.0
-#: A message whose attempts failed this often leaves its queue, so that the messages behind it are
-#: sent. If so many attempts to a webhook failed in a row, nothing is delivered.
+#: After this many failed attempts a message leaves its queue, so that the messages behind it are
+#: sent. After this many failed attempts in a row, a webhook counts as failing.
 ORDERED_ATTEMPTS = 3
 #: All attempts together take about a quarter of an hour.
 SCHEDULE = Schedule(8, Backoff(1.0, 300.0, factor=4, jitter=0.2))

@@ -11,7 +11,7 @@ most once a minute.
 
 * n is the room's setting notify_above.
 
-A change of an adaptive room's site state causes a message, site_state, at most once a minute.
+A new state of an adaptive room's site causes the message site_state, at most once a minute.
 
 Redis stores the latches, so that another replica can continue. Two replicas that start from the
 same latches give an event the same id.
@@ -61,7 +61,7 @@ class Latches(Document):
     queue: Latch = field(default_factory=Latch)
     over: Latch = field(default_factory=Latch)
     full: Latch = field(default_factory=Latch)
-    #: The state of an adaptive room's site in the last message, and when it was sent.
+    #: The state of an adaptive room's site in the last message, and when this was sent.
     site: str = ""
     site_ms: int = 0
     unsent: tuple[Unsent, ...] = ()
@@ -78,8 +78,8 @@ def detect_events(  # noqa: PLR0913
 ) -> tuple[Latches | None, list[Notice]]:
     """Return the latches after a snapshot of a room, and the messages to send.
 
-    `before` is None before the first snapshot. The first snapshot causes no messages, because its
-    conditions may have been true for a long time. A snapshot during a recovery is ignored, because
+    `before` is None at the first snapshot, which causes no messages, because its conditions may
+    have been true for a long time. A snapshot during a recovery is ignored, because
     visitors are still missing. `above` is the room's notify_above.
     """
     if snapshot.recovery_stage:

@@ -37,8 +37,8 @@ from sidecar.webhooks.retry import EXPIRY_S, ORDERED_ATTEMPTS, SCHEDULE, TIMEOUT
 from sidecar.webhooks.service import ConfiguredWebhook, Webhooks
 from sidecar.webhooks.settings import Webhook
 
-#: The number of checks of the queues from one deletion of old messages to the next, and from one
-#: update of the metrics to the next.
+#: How many checks of the queues there are for one deletion of old messages, and for one update of
+#: the metrics.
 _CHECKS_PER_TIDY = 60
 _CHECKS_PER_UPDATE = 5
 _EXPIRED_REASON = "not sent: its calls are over, or the visitors have arrived"
@@ -78,7 +78,7 @@ class Sender:
     """Sends the messages of one webhook."""
 
     lease_ms = LEASE_MS
-    #: Tests replace this.
+    #: Tests replace this function.
     sleep: Callable[[float], Awaitable[None]] = staticmethod(asyncio.sleep)
 
     def __init__(
@@ -91,7 +91,7 @@ class Sender:
         timeout_s: float,
     ) -> None:
         self.webhook = webhook
-        #: Whether this replica had the leader lease at the last check.
+        #: True if this replica had the leader lease at the last check.
         self.is_leader = False
         self.tasks: dict[QueueName, asyncio.Task[None]] = {}
         self._rooms, self._redis, self._session = rooms, redis, session
@@ -148,7 +148,7 @@ class Sender:
             log.warning("resends_failed", webhook=self.webhook.name, error=str(error))
 
     async def _deliver_message(self, head: QueueHead, delivery: Delivery) -> None:
-        """Send a message once and store the result. Do not retry what an operator resends."""
+        """Send a message once and store the result. Do not retry an operator's resend."""
         start_s, stored = time.monotonic(), delivery.notice
         notice, until_ms = await self._update_notice(head, stored)
         result, updated = PostResult(), delivery
@@ -163,8 +163,8 @@ class Sender:
             await self.webhook.deliveries.delete(head)
             return
         after_s = result.retry_after_s
-        # While nothing is delivered, the next messages are tried less often, so that few of them
-        # use up their attempts. Calls expire too soon for that.
+        # While nothing is delivered, send the next messages more slowly, so that few of them use up
+        # their attempts. Calls would expire meanwhile.
         if self._failures > ORDERED_ATTEMPTS and not isinstance(stored, CallNotice):
             after_s = max(after_s, SCHEDULE.backoff.delay_s(ORDERED_ATTEMPTS + 1))
         pause_s = SCHEDULE.pause_s(updated.attempts, after_s) if result.may_retry else None
@@ -184,7 +184,7 @@ class Sender:
         self, head: QueueHead, notice: AnyNotice
     ) -> tuple[AnyNotice | None, int]:
         """Return the message with only the calls that can still be claimed, or None if it has
-        expired. Return also the time (ms) until which it may be sent. Raises StoreError."""
+        expired, and the time (ms) until which it may be sent. Raises StoreError."""
         if not isinstance(notice, CallNotice):
             until_ms = notice.at_ms + EXPIRY_S * 1000
             return notice if head.resend_request or head.now_ms < until_ms else None, until_ms

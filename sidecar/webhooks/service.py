@@ -21,13 +21,13 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class WebhookHealth:
-    """The state of a webhook, and what it is made from."""
+    """The state of a webhook, and the numbers and the message from which it follows."""
 
     state: WebhookStateName
-    #: Since when nothing is delivered, in ms. None if the state is not failing.
+    #: The time since which nothing is delivered, in ms; None if the state is not failing.
     failing_since_ms: int | None
     health: Health
-    #: The latest message and its state. None if none is stored.
+    #: The state of the latest message, and the message; None if no message is stored.
     last: tuple[DeliveryState, Delivery] | None
 
 
@@ -65,8 +65,8 @@ class ConfiguredWebhook:
         self.metrics.lag.labels(self.name).set(health.lag_s)
 
     async def read_health(self) -> WebhookHealth:
-        """Read whether messages are delivered. It is failing after three failed attempts in a row,
-        and if the latest message was given up. Raises StoreError."""
+        """Return the webhook's state. It is "failing" after three failed attempts in a row, and
+        after the latest message has failed for good. Raises StoreError."""
         health = await self.deliveries.read_health()
         last = next(iter(await self.deliveries.read_page(limit=1)), None)
         if last and (last[0] == "failed" or health.failures >= ORDERED_ATTEMPTS):
@@ -78,7 +78,7 @@ class ConfiguredWebhook:
         return WebhookHealth(state, None, health, last)
 
     async def enqueue(self, notice: AnyNotice) -> None:
-        """Enqueue a message, once by id. If too many wait, drop the oldest. Raises StoreError."""
+        """Enqueue a message. If too many messages wait, drop the oldest. Raises StoreError."""
         for id_ in await self.deliveries.enqueue(notice):
             if dropped := await self.deliveries.drop(id_, reason="too many wait"):
                 self.report(dropped.notice, "dropped", reason=dropped.reason)
@@ -102,7 +102,6 @@ class ConfiguredWebhook:
             self.metrics.calls.labels(notice.room, result).inc(len(notice.calls))
 
     def log(self, notice: AnyNotice, result: str, write: Any = log.info, **more: object) -> None:
-        """Log a result of a message."""
         about = {"target": notice.target} if notice.target else {"room": notice.room}
         fields = {**about, "happened": notice.event, "id": notice.id}
         write(f"webhook_{result}", webhook=self.name, host=self.settings.host, **fields, **more)

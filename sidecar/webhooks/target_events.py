@@ -1,8 +1,8 @@
 """Detects that a target's queue is long, and enqueues messages about it.
 
-A latch turns on when more jobs wait than the target's notify_above, at most once a minute, and off
-when fewer than 80 % of it wait. One replica at a time, which holds a leader lease, checks all
-targets. As in detector.py, Redis stores the latches together with the messages to enqueue.
+A latch turns on when more jobs wait than the target's notify_above, but at most once a minute. It
+turns off when fewer jobs than 80 % of notify_above wait. The replica that holds a leader lease
+checks all targets. As in detector.py, Redis stores the latches together with the messages.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ def detect_target_events(
     before: TargetLatch | None, queue: TargetQueue
 ) -> tuple[TargetLatch, list[Notice]]:
     """Return the latch after a check of a queue, and the messages to send. The first check causes
-    no messages, because its queue may have been long for a long time."""
+    no message, because the queue may have been long before."""
     above, waiting = queue.above, queue.waiting
     is_over = above is not None and waiting > above
     if before is None:
@@ -82,7 +82,7 @@ def detect_target_events(
 
 
 class TargetDetector:
-    """Detects the events of all targets. `read_queues` returns the targets' queues."""
+    """Detects the events of all targets, in the queues that `read_queues` returns."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class TargetDetector:
         self._timeout_s = timeout_s
         owner = secrets.token_urlsafe(9)
         self._lease = LeaderLease(redis, TARGET_LEASE_KEY, owner=owner, timeout_s=timeout_s)
-        #: By target: the latch that this replica last stored, in case Redis loses it.
+        #: Maps a target to the latch that this replica last stored, in case Redis loses it.
         self._last_latches: dict[str, TargetLatch] = {}
 
     async def run(self) -> None:

@@ -319,7 +319,7 @@ async def test_events_given_away_are_counted_as_lost(record, sqlite):
     await it.stream.read(BATCH)
     await it.room.store._redis.xtrim(room_key(it.room.name, "events"), maxlen=2, approximate=False)
     batch = await it.stream.read(BATCH)
-    assert (len(batch.events), batch.lost) == (2, 3)
+    assert (len(batch.events), batch.lost_count) == (2, 3)
     assert await it.record() == 2
 
 

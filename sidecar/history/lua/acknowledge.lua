@@ -1,7 +1,9 @@
 -- Acknowledges events that are in the database, and trims the stream up to a given event, but not
 -- beyond the last event that was read for webhooks.
 -- KEYS    events, called (the id of the last event that was read for webhooks, if known)
--- ARGV    the consumer group, the id of the last event to trim, the ids of events to acknowledge
+-- ARGV    1 the consumer group
+--         2 the id of the last event to trim
+--         3 and later: the ids of the events to acknowledge
 -- RETURNS how many events were trimmed
 if ARGV[3] then redis.call('XACK', KEYS[1], ARGV[1], unpack(ARGV, 3)) end
 local function split(id)

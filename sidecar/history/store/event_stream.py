@@ -23,11 +23,11 @@ _GROUP = _CONSUMER = "recorder"
 
 @dataclass(frozen=True, slots=True)
 class EventBatch:
-    """Events that were read from the stream at once."""
+    """Events that were read from the stream by one command."""
 
     events: list[StreamEvent]
-    #: How many events are lost: the stream was full, so Redis trimmed them before they were read.
-    lost: int
+    #: How many events Redis trimmed before they were read, because the stream was full.
+    lost_count: int
 
 
 class EventStream:
@@ -61,8 +61,8 @@ class EventStream:
         return EventBatch(events, len(lost_ids))
 
     async def _read_rows(self, start: str, limit: int) -> list[tuple[Any, Any]]:
-        """Read rows of the stream: for `start` "0" those not acknowledged, for ">" new ones. If the
-        consumer group does not exist (yet, or after Redis was emptied), create it and return []."""
+        """Read rows of the stream: those that are not acknowledged if `start` is "0", or new rows
+        if it is ">". If the consumer group does not exist, create it and return []."""
         try:
             async with driver_errors("record", self._timeout_s):
                 reply = await self._redis.xreadgroup(

@@ -30,8 +30,8 @@ from sidecar.visitors.visitor_number import get_id_prefix, visitor_number
 #: How many rows a streamed query fetches at a time.
 _STREAM_ROWS = 2000
 #: The steps of a search for the visitors ahead of a visitor: how long before that visitor (ms) they
-#: may have joined, and the share of them that is enough to end the search. Some are never found,
-#: because visitors who left and returned count as having joined later.
+#: may have joined, and the share of them that is enough to end the search. Some of them cannot be
+#: found, because visitors who left and returned count as having joined later.
 _SEARCH_STEPS = ((3_600_000, 1.0), (86_400_000, 0.9), (1 << 62, 0.0))
 _STAY_FIELDS, _EVENT_FIELDS = (
     [field.name for field in fields(kind)] for kind in (Stay, StreamEvent)
@@ -39,8 +39,8 @@ _STAY_FIELDS, _EVENT_FIELDS = (
 _COLUMNS = [entries.c[name] for name in _STAY_FIELDS]
 _RESET = "reset"
 
-#: For PostgreSQL: all rows are sent as one JSON document. Its driver would send them one by one,
-#: which takes ten times as long.
+#: Statements for PostgreSQL. They get all rows as one JSON document, because its driver would send
+#: the rows one by one, which takes ten times as long.
 _FROM_ROWS = "FROM json_populate_recordset(NULL::{0}, CAST(:rows AS json))"
 _INSERT_ROWS = text("INSERT INTO waitroom_events SELECT * " + _FROM_ROWS.format("waitroom_events"))
 _UPSERT_ROWS = text(
@@ -79,7 +79,7 @@ class History:
 
     async def write(self, room: str, batch: Sequence[StreamEvent]) -> int:
         """Write events of one room in their order, and the stays that these events change, in one
-        transaction. Skip events that are already in the database. Return how many were new."""
+        transaction. Skip events that are already in the database. Return the number of new ones."""
         async with sql.begin(self._engine) as connection:
             ids = select(events.c.ms, events.c.seq).where(
                 events.c.room == room, events.c.ms.between(batch[0].ms, batch[-1].ms)
@@ -154,7 +154,7 @@ class History:
     ) -> int:
         """Close the stays of `absent` visitors. Set the time of the last change of the stays of
         `present` visitors to now, so that they are not found again for a while. Skip stays with an
-        event since `before_ms`. Return how many were closed."""
+        event since `before_ms`. Return how many stays were closed."""
         is_inactive = _inactive_conditions(room, before_ms)
         async with sql.begin(self._engine) as connection:
             if present:
@@ -173,7 +173,7 @@ class History:
 
     async def retire(self, room: str, *, before_ms: int, limit: int, archive: bool) -> int:
         """Delete old stays and events, oldest first and at most `limit` of each, or move them to
-        the archive. Return how many. Concurrent calls do not archive a row twice."""
+        the archive. Return their number. Concurrent calls do not archive a row twice."""
         old_entries = (
             select(entries.c.visitor)
             .where(entries.c.room == room, entries.c.ended_ms < before_ms)
@@ -211,7 +211,7 @@ class History:
     # Looking up -------------------------------------------------------------------------------
 
     async def find_stay(self, room: str, visitor: str) -> Stay | None:
-        """Return a visitor's stay, or None if none is recorded."""
+        """Return a visitor's stay, or None if no stay is recorded."""
         async with sql.begin(self._engine) as connection:
             return (await _load_stays(connection, room, [visitor])).get(visitor)
 
@@ -329,7 +329,7 @@ class History:
     async def read_changes(
         self, room: str, period: Period, *, limit: int, before: tuple[int, int] | None = None
     ) -> list[Row[Any]]:
-        """Return operators' actions before `before`, an action's (ms, seq). The latest is first."""
+        """Return operators' actions, latest first: all, or those before the (ms, seq) `before`."""
         ms, seq = before or (period.to_ms, 0)
         query = (
             select(changes)

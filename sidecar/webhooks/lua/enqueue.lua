@@ -1,9 +1,13 @@
 -- Adds a message to a queue, unless a message with the same id was added before.
 -- KEYS    deliveries, resends, waiting, delivered, failed, events, calls, retries, failures,
 --         resending
--- ARGV    1 id  2 the document (JSON)  3 when the event happened, ms  4 the number of the queue in
---         KEYS  5 how many messages may wait behind the first one  6 how long the keys live, s
--- RETURNS the ids of the messages over this limit, oldest first
+-- ARGV    1 the id of the message
+--         2 its document (JSON)
+--         3 when the event happened, ms
+--         4 the number of the queue in KEYS
+--         5 how many messages may wait behind the first message of the queue
+--         6 how long the keys live, s
+-- RETURNS the ids of the messages over that limit, oldest first
 local id, queue = ARGV[1], KEYS[tonumber(ARGV[4])]
 local is_settled = redis.call('ZSCORE', KEYS[4], id) or redis.call('ZSCORE', KEYS[5], id)
 if not is_settled and redis.call('HEXISTS', KEYS[2], id) == 0

@@ -1,10 +1,14 @@
 -- Finds the first message of a queue, if the replica holds the leader lease.
 -- KEYS    deliveries, resends, waiting, delivered, failed, events, calls, retries, failures,
 --         resending
--- ARGV    1 the replica  2 the number of the queue in KEYS (2: messages to resend)
---         3 now, ms, or '' for Redis' own time
--- RETURNS an empty list if the queue is empty or the replica does not hold the lease; else the id,
---         the document ('' if there is none), an operator's request to resend it or '', now
+-- ARGV    1 the replica
+--         2 the number of the queue in KEYS (2: messages to resend)
+--         3 the time, ms, or '' for the time of Redis
+-- RETURNS an empty list if the queue is empty or the replica does not hold the lease; else
+--         1 the id of the message
+--         2 its document, or ''
+--         3 an operator's request to resend the message, or ''
+--         4 the time, ms
 if redis.call('GET', KEYS[10]) ~= ARGV[1] then return {} end
 local queue_number, id, first_at = tonumber(ARGV[2]), nil, nil
 if queue_number == 2 then

@@ -1,10 +1,12 @@
 -- Reads whether the messages of a webhook are delivered.
 -- KEYS    deliveries, resends, waiting, delivered, failed, events, calls, retries, failures,
 --         resending
--- RETURNS how many messages wait, were delivered and failed; how many attempts failed since the
---         last delivered message (of those that are kept), and when the first began, or ''; when
---         the oldest waiting message happened, or '', without those that an operator resends; now.
---         All times in ms.
+-- RETURNS 1 how many messages are waiting, delivered and failed
+--         2 how many failed attempts are stored since the last delivered message
+--         3 when the first of these attempts began, ms, or ''
+--         4 when the event of the oldest waiting message happened, ms, or ''; messages that an
+--           operator resends do not count
+--         5 the time, ms
 local oldest = ''
 for _, id in ipairs(redis.call('ZRANGE', KEYS[3], 0, 99)) do
   if redis.call('HEXISTS', KEYS[2], id) == 0 then

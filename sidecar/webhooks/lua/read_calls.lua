@@ -1,12 +1,16 @@
 -- Reads a page of a room's event stream and returns the calls in it: the events of visitors who
 -- were called.
 -- KEYS    events, stats, calls, called
--- ARGV    1 the id of the event to read after ('': only return the id of the last event)  2 the id
---         of the last event whose calls are stored, or ''  3 how many events to read  4 how long
---         the recorder of the history keeps events for the next read, s  5 how long the cursor in
---         calls lives, s
--- RETURNS the id of the last event read; whether it is the last in the stream; the calls; how many
---         calls the room ever made; whether the event to read after was trimmed from the stream
+-- ARGV    1 the id of the event after which to read, or '' to get only the id of the last event
+--         2 the id of the last event whose calls are stored, or ''
+--         3 how many events to read
+--         4 how long the recorder of the history keeps events for the next read, s
+--         5 how long the cursor in calls lives, s
+-- RETURNS 1 the id of the last event read
+--         2 whether this is the last event of the stream
+--         3 the calls
+--         4 how many calls the room has ever made
+--         5 whether the event after which to read was trimmed from the stream
 local after, stored_until = ARGV[1], ARGV[2]
 local total_calls = redis.call('HGET', KEYS[2], 'called') or '0'
 if after == '' then

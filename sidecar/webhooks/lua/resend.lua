@@ -1,9 +1,12 @@
 -- Stores an operator's request to resend messages, or to send a new one.
 -- KEYS    deliveries, resends, waiting, delivered, failed, events, calls, retries, failures,
 --         resending
--- ARGV    1 the request  2 the number of attempts that the message must have had ('': any)  3 how
---         long the keys live, s  4 the document of a new message, or ''  5 its time, ms  6 from
---         here on: the ids of the messages
+-- ARGV    1 the request
+--         2 the number of attempts that a message must have had, or '' for any number
+--         3 how long the keys live, s
+--         4 the document of a new message, or ''
+--         5 when the event of the new message happened, ms
+--         6 and later: the ids of the messages
 -- RETURNS for each id: unknown, waiting, changed (the number of attempts differs) or queued
 local replies = {}
 for i = 6, #ARGV do

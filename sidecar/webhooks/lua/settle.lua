@@ -2,12 +2,20 @@
 -- over the limit.
 -- KEYS    deliveries, resends, waiting, delivered, failed, events, calls, retries, failures,
 --         resending
--- ARGV    1 and 2 how many delivered and failed messages to keep  3 how long to keep them, s
---         4 after how long a message that is in no queue counts as failed, s  5 how many failed
---         attempts to keep; then, if there is a result: 6 the message's id  7 its document  8 when
---         the event happened, ms  9 the number of its state in KEYS (0: delete it)  10 the
---         operator's request to resend it, or ''  11 the failed attempt, or ''  12 when it began,
---         ms  13 when the next attempt is due, ms, if the message leaves its queue, or ''
+-- ARGV    1 how many delivered messages to keep
+--         2 how many failed messages to keep
+--         3 how long to keep messages, s
+--         4 after how long a message that is in no queue counts as failed, s
+--         5 how many failed attempts to keep
+--         then, if there is a result:
+--         6 the id of the message
+--         7 its document
+--         8 when the event happened, ms
+--         9 the number of its new state in KEYS, or 0 to delete the message
+--         10 the operator's request to resend the message, or ''
+--         11 the failed attempt, or ''
+--         12 when the failed attempt began, ms
+--         13 when the next attempt is due, ms, if the message leaves its queue; else ''
 -- RETURNS nothing
 local id, state = ARGV[6], tonumber(ARGV[9])
 local function is_queued(message_id)
