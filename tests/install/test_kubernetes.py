@@ -3,10 +3,10 @@
 No cluster is there; the schemas come with a package, and nginx reads its own configuration.
 """
 
+import os
 import re
 import shutil
 import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from sidecar.settings.file import DEFAULT_FILE
 from sidecar.settings.load import load
 from sidecar.settings.values import ENV_PREFIX
 from tests.install.compose import (
+    BIN,
     ROOT,
     SERVICES,
     nginx_command,
@@ -144,8 +145,10 @@ def test_selectors_find_their_pods():
             found = spec.get("podSelector", spec.get("selector"))
             if found is not None:
                 assert selected(found.get("matchLabels", found)) == want, m["metadata"]["name"]
-    (spread,) = PODS[""]["spec"]["topologySpreadConstraints"]
-    assert selected(spread["labelSelector"]["matchLabels"]) == [""]
+    for name, pod in PODS.items():
+        (spread,) = pod["spec"]["topologySpreadConstraints"]
+        assert selected(spread["labelSelector"]["matchLabels"]) == [name]
+        assert find("PodDisruptionBudget", f"waitroom-{name}".rstrip("-"))["spec"]["maxUnavailable"]
     nginx_only = find("NetworkPolicy", "waitroom")["spec"]["ingress"][0]["from"][0]
     assert selected(nginx_only["podSelector"]["matchLabels"]) == ["nginx"]
 
@@ -251,14 +254,17 @@ def test_nginx_takes_its_configuration(tmp_path):
     shutil.copytree(ROOT / "static", share / "static")
     (share.parent / "__init__.py").touch()
     includes, main = containers("nginx")
-    python, option, code = includes["command"]
+    *shell, code = includes["command"]
     site = tmp_path / "site"
+    (site / "waitroom").mkdir(parents=True, mode=0o700)
+    path = {"PYTHONPATH": str(share.parent.parent), "PATH": f"{BIN}:{os.environ['PATH']}"}
     for _ in range(2):  # it may be started again
         subprocess.run(
-            [sys.executable, option, code.replace('"/waitroom', f'"{site}/waitroom')],
-            cwd=share.parent.parent, check=True, timeout=20,
+            [*shell, code.replace(" /waitroom", f" {site}/waitroom")],
+            env=os.environ | path, cwd=tmp_path, check=True, timeout=20,
         )  # fmt: skip
-    assert python == "python"
+    # The volume's folder is root's, and the container's user may not change its mode.
+    assert (site / "waitroom").stat().st_mode & 0o777 == 0o700
     at = {m.get("subPath", m["name"]): m["mountPath"] for m in main["volumeMounts"]}
     (site / at["waitroom-stamp.conf"].removeprefix("/etc/nginx/")).write_text(
         build_key_file(["a secret"])
@@ -280,6 +286,7 @@ def test_nginx_takes_its_configuration(tmp_path):
         nginx_command(site, "-t"), capture_output=True, text=True, check=False, timeout=20
     )
     assert (done.returncode, "[warn]" in done.stderr) == (0, False), done.stderr
+    assert "proxy_max_temp_file_size 0;" in (FOLDER / "nginx/nginx.conf").read_text()
     defines = r"^(upstream \w+|map .*? \$\w+|keys_zone=\w+|variables_\w+ \d+)"
     defined = [
         set(re.findall(defines, text, re.MULTILINE))
