@@ -27,13 +27,13 @@ from sidecar.webhooks.endpoints import ENDPOINTS as _WEBHOOKS
 #: Endpoints of the edge listener, for proxies and for visitors.
 PROXY = (*_CHECK, *_CHECK_LIMIT, *_CHECK_PERMIT, *_PAGE, *_GATE)
 VISITOR = (*_STATUS, *_LEAVE, *_ABOUT, *_OPENING, *_EVENTS, *_CLAIM, *_LOTTERY)
-#: Endpoints of the ops listener.
 _ROOMS = (
     *operator.ENDPOINTS,
     *changes.ENDPOINTS,
     *visitors.ENDPOINTS,
     *transfer.ENDPOINTS,
 )
+#: Endpoints of the ops listener.
 OPS = (*_HEALTH, *_READY, *_ROOMS, *_OPERATORS, *_SEARCH, *_HISTORY, *_LEASES, *_LIMITS, *_WEBHOOKS)
 #: Endpoints that the ops listener has only if there are targets.
 JOBS = (*_JOBS, *_TARGETS)

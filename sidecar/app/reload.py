@@ -26,8 +26,6 @@ log = structlog.get_logger()
 
 @dataclass
 class Reloader:
-    """Reloads the settings of one replica."""
-
     #: The settings in force: those at the start, with the changes that reloads have applied.
     settings: Settings
     rooms: WaitingRooms
@@ -47,7 +45,7 @@ class Reloader:
     async def reload(self) -> None:
         """Read the settings file and apply its changes, or none of them if there is a problem."""
         try:
-            # In a thread, because visitors' requests go on meanwhile.
+            # Load in a thread, so that visitors' requests go on meanwhile.
             new = await asyncio.to_thread(self.load)
             applied_names, other_names = self._apply(new)
         except InputError as error:
@@ -95,10 +93,10 @@ def _find_problems(room: WaitingRoom, file: RoomSettings) -> Iterator[str]:
     """Yield why a room cannot take these settings while it runs. The changes made at run time stay
     in force, so they must be allowed together with the file's settings."""
     overrides = room.snapshot.overrides if room.snapshot else {}
-    _, old_problems = room.file_settings.with_valid_overrides(overrides)  # the ignored ones
+    _, old_problems = room.file_settings.with_valid_overrides(overrides)
     settings, problems = file.with_valid_overrides(overrides)
     for problem in problems:
-        if problem not in old_problems:
+        if problem not in old_problems:  # overrides with old problems are ignored already
             yield f"rooms.{room.name}.{problem}, as changed at run time"
     before, now_ms = room.settings.events, room.clock.now_ms()
     for problem in find_event_change_problems(before, settings.events, now_ms):

@@ -4,8 +4,6 @@ from sidecar.http.metrics import SHARED, MetricSet, counter, gauge
 
 
 class HistoryMetrics(MetricSet):
-    """The metrics of one replica's recorder and archivist."""
-
     recorder_backlog = gauge(
         "waitroom_recorder_backlog", "Events that are not in the database yet." + SHARED, "room"
     )

@@ -192,7 +192,8 @@ async def tidy_room(
 
 
 async def close_stuck_stays(room: WaitingRoom, history: "History", after_s: float) -> int:
-    """Close stays without an event for `after_s` of visitors not in Redis. Return their number."""
+    """Close the stays that had no event for `after_s` seconds and whose visitors are not in Redis.
+    Return the number of closed stays."""
     before_ms = room.clock.now_ms() - int(after_s * 1000)
     closed = 0
     while visitors := await history.find_inactive_visitors(

@@ -116,7 +116,7 @@ class Endpoint:
     #: invalid values are reported, so that the client gets status 404.
     find: Callable[[web.Request], object] | None = None
     #: A function that returns the problems that the handler would find in a body. It gets the valid
-    #: members of an invalid body and the names of the invalid ones, so that one response lists all.
+    #: members of the body and the names of invalid ones, so that one response lists all problems.
     check_members: Callable[[web.Request, Any, set[str]], list[str]] | None = None
     #: Further members of the OpenAPI operation.
     openapi_members: Mapping[str, Any] = field(default_factory=dict)

@@ -86,7 +86,7 @@ def is_gone(request: web.Request) -> bool:
 
 
 def read_wait(request: web.Request) -> int:
-    """Return the query's `wait`, the seconds to hold the request open. Raises InputError."""
+    """Return `wait` in the query: how many seconds to hold the request. Raises InputError."""
     text = request.query.get("wait", "0")
     if not (text.isascii() and text.isdigit() and len(text) < 4 and int(text) <= MAX_WAIT_S):
         raise InputError([f"wait: whole seconds from 0 to {MAX_WAIT_S} (got {text[:40]!r})"])

@@ -126,8 +126,8 @@ AnyMetricSet = TypeVar("AnyMetricSet", bound=MetricSet)
 
 
 class Requests(Collector):
-    """A counter of requests and a histogram of their durations. They take less than a third of the
-    time of prometheus_client's."""
+    """A counter of requests and a histogram of their durations. To update both takes less than a
+    third of the time that prometheus_client takes."""
 
     def __init__(self) -> None:
         #: The numbers of requests, by name (of the room or limit), endpoint and state.

@@ -11,8 +11,6 @@ OTHER_CODE = "other"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of problem document."""
-
     #: The identifier for programs, which never changes.
     code: str
     status: int

@@ -23,7 +23,7 @@ class CallBatcher(Generic[BatchItem, BatchReply]):
         self._task: asyncio.Task[None] | None = None
 
     def submit(self, item: BatchItem) -> asyncio.Future[BatchReply]:
-        """Add an item to the next batch. Return a future of its reply or of the error in `run`."""
+        """Add an item to the next batch. Return a future of the reply or of the error."""
         future: asyncio.Future[BatchReply] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         if self._task is None:

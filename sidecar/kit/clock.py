@@ -33,7 +33,7 @@ class StoreClock:
 
     def observe(self, store_ms: int) -> None:
         """Set the clock from a reply of Redis that was just read. The reply is half a round trip
-        old, so the clock is behind by that time. It is never ahead by more than a millisecond."""
+        old, so the clock is behind by that time, and never ahead by more than a millisecond."""
         self._offset_ms = store_ms - time.monotonic() * 1000
         self.is_known, self.is_doubtful = True, False
 

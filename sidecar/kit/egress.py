@@ -50,7 +50,7 @@ class PrivateAddressError(OSError):
 
 
 class ConnectionLostError(aiohttp.ClientConnectionError):
-    """The connection broke before the response."""
+    """The connection broke before the response came."""
 
 
 class EndlessHeadError(aiohttp.ClientError):

@@ -37,7 +37,7 @@ class UnknownNameError(SidecarError):
 
 
 class StoreError(SidecarError):
-    """Redis is unavailable, too slow, or refused a command. The message says what happened."""
+    """Redis is unavailable or too slow, or has refused a command. The message says which."""
 
 
 class DatabaseError(SidecarError):

@@ -36,7 +36,7 @@ class Schedule:
     backoff: Backoff
 
     def pause_s(self, count: int, after_s: float = 0) -> float | None:
-        """Return the delay after `count` attempts, at least `after_s`, or None after the last."""
+        """Return the delay after `count` attempts, at least `after_s`; None after the last one."""
         return None if count >= self.attempts else max(after_s, self.backoff.delay_s(count))
 
 

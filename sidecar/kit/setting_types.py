@@ -141,7 +141,7 @@ _AMBIGUOUS = re.compile(r"[\x00-\x1f\x7f\\;%?#]|//")
 
 
 def _split_unique(value: object, limit: int) -> list[str]:
-    """Return the distinct parts of a string or list. Raises ValueError for more than `limit`."""
+    """Return the distinct parts of a string or list. Raises ValueError for over `limit` parts."""
     value = split_list(value)
     if not isinstance(value, (list, tuple)) or not all(isinstance(part, str) for part in value):
         raise ValueError("write a list of texts, or one text with commas between")

@@ -30,7 +30,7 @@ def read_trace_context(headers: MultiMapping[str]) -> dict[str, str]:
     if match is None or (match[1] == "00" and match[5] is not None):
         return {}
     traceparent = match[0]
-    if match[1] != "00":  # of a later version's flags only the first is known
+    if match[1] != "00":  # of later versions, only the first flag is known
         traceparent = f"00-{match[2]}-{match[3]}-{int(match[4], 16) & 1:02x}"
     state = ",".join(headers.getall(TRACESTATE, [])).strip(" \t")
     members = [member.strip(" \t") for member in state.split(",") if member.strip(" \t")]

@@ -31,7 +31,7 @@ from sidecar.kit.setting_types import (
 from sidecar.leases.settings import LeaseSettings
 from sidecar.limits.settings import LimitSettings
 from sidecar.rooms.settings import RoomSettings
-from sidecar.settings.operators import (  # pydantic reads them
+from sidecar.settings.operators import (  # pydantic reads these types
     Header,
     OperatorAccount,
     OperatorName,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-#: The shortest time from one turning on of a latch to the next.
+#: The shortest time between two moments at which a latch turns on.
 MIN_INTERVAL_MS = 60_000
 
 

@@ -35,9 +35,9 @@ from sidecar.webhooks.model import Document, Notice, SiteChange
 from sidecar.webhooks.retention import UNSENT_LIMIT
 from sidecar.webhooks.settings import ROOM_EVENT_NAMES, RoomEventName
 
-#: How long nobody must wait before the latch `queue` turns off.
+#: How long the queue must be empty before the latch `queue` turns off, in ms.
 EMPTY_MS = 10_000
-#: How long a slot must be free before the latch `full` turns off.
+#: How long a slot must be free before the latch `full` turns off, in ms.
 FREE_MS = 60_000
 #: The latch `over` turns off if fewer visitors than this share of notify_above wait.
 OVER_OFF_SHARE = 0.8

@@ -38,7 +38,7 @@ def upgrade() -> None:
 
 
 def _create_table(name: str, partitions: int, *parts: Any) -> None:
-    """Create a table, partitioned by a hash of the room if the database can."""
+    """Create a table, partitioned by a hash of the room if the database supports this."""
     kind = op.get_bind().dialect.name
     options: dict[str, Any] = {}
     if partitions > 1 and kind in {"mysql", "mariadb"}:

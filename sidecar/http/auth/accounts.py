@@ -86,9 +86,9 @@ class Accounts:
         return _fold(name) in map(_fold, self.named)
 
     async def is_password(self, name: str, password: str, is_refused: Callable[[], bool]) -> bool:
-        """Return True if the password is right. For an unknown name, check the password against the
-        hash of some account, so that the reply takes as long. `is_refused` says whether the
-        client's IP address is refused when the check begins: then return False without a check."""
+        """Return True if the password is right. An unknown name takes as long as a known one, since
+        the password is then checked against the hash of some account. If `is_refused` returns True
+        when the check begins, the client's IP address is refused: return False without a check."""
         account = self.named.get(name)
         password_hash = account.password if account else ""
         other_hashes = (other.password for other in self.named.values() if other.password)

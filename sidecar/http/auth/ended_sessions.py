@@ -48,8 +48,8 @@ class EndedSessions:
         return began_s < int(self._unsure_before_s)
 
     async def share(self) -> None:
-        """Exchange ended sessions with the other replicas. Raises StoreError; then the next call
-        writes what this call has not written."""
+        """Exchange ended sessions with the other replicas. If this raises StoreError, the
+        next call writes what this call could not write."""
         if self._redis is not None:
             shared = await self._exchange()
             self._ended |= shared

@@ -117,17 +117,17 @@ class Operators:
         return self._ended.would_end_s(_account_key(name))
 
     def log_out(self, operator: Operator) -> None:
-        """End a session: on this replica at once, on the other replicas after share()."""
+        """End a session. Other replicas learn of it by share()."""
         self._ended.add(operator.session, operator.ends_s)
 
     def log_out_everywhere(self, name: str) -> None:
-        """End all sessions of an account, in every browser; on other replicas after share()."""
+        """End all sessions of an account. Other replicas learn of it by share()."""
         # No existing session expires later than a new one would.
         self._ended.add(_account_key(name), self._end_s(name))
 
     async def share(self) -> None:
-        """Exchange ended sessions with the other replicas. Raises StoreError; then the next call
-        writes what this call has not written."""
+        """Exchange ended sessions with the other replicas. If this raises StoreError, the
+        next call writes what this call could not write."""
         await self._ended.share()
 
     def read(self, cookie: str | None) -> Operator | None:

@@ -40,7 +40,7 @@ def is_same_origin(headers: Mapping[str, str]) -> bool:
     """Return False if the headers show that a page of another origin sent the request.
 
     Sec-Fetch-Site is reliable behind a proxy too, but browsers send it only over https and to
-    localhost. Without it compare Origin with Host.
+    localhost. Without this header, compare Origin with Host.
     """
     if (site := headers.get("Sec-Fetch-Site")) is not None:
         return site in {"same-origin", "none"}

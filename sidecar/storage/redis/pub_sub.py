@@ -1,5 +1,5 @@
 """Publishes and receives messages by Redis pub/sub. A process has one subscription for all of its
-channels. Messages may be lost, so whoever waits for one must also poll."""
+channels. Messages may be lost, so code that waits for a message must also poll."""
 
 import asyncio
 import contextlib

@@ -156,7 +156,7 @@ class RedisScripts:
         return reply
 
     async def send(self, script: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
-        """Run a script without circuit breaker and time limit. Raises the driver's exceptions."""
+        """Run a script without the breaker and time limit. Raises the driver's exceptions."""
         if time.monotonic() >= self._support.refused_until_s:
             # While Redis refuses writes, for example because it is full, it runs no function that
             # may write. A script that runs by EVALSHA fails only at its first command that needs
@@ -189,7 +189,7 @@ class RedisScripts:
         return await registered(keys=keys, args=args)
 
     async def _load_and_call(self, script: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
-        """Load the library, only once for several calls that miss it, and call the script."""
+        """Load the library, once for all concurrent calls that need it, and call the script."""
         try:
             async with self._support.load_lock:
                 with contextlib.suppress(_LibraryMissing):

@@ -275,7 +275,7 @@ class Cluster(RedisCluster):
     """
 
     def __init__(self, *, wait_s: float, **options: Any) -> None:
-        # Twice the limit of calls, because connections that are being replaced count too.
+        # Allow twice as many connections as calls, because those being replaced count too.
         options.setdefault("max_connections", 2 * POOL_SIZE)
         # By default redis-py would close all connections at every fifth slot that has moved.
         super().__init__(reinitialize_steps=0, **options)
