@@ -56,7 +56,7 @@ def _check_url(_context: click.Context, _option: click.Parameter, url: str | Non
 @click.option(
     "--kind",
     type=click.Choice(["room", "target"]),
-    help="Whether ROOM is a room or a target, if both have this name.",
+    help="Whether ROOM means a room or a target, if there is one of each with this name.",
 )
 @JSON
 def grant(room: str, class_name: str, path: str | None, **options: Any) -> None:

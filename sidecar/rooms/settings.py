@@ -93,7 +93,7 @@ class RoomSettings(BaseModel):
     session_max_duration: Seconds | None = Field(default=None, ge=5, le=86_400 * 30)
     """The maximum duration of a session, even if its visitor is active. None: no limit."""
     max_extension: Seconds | None = Field(default=None, ge=1, le=86_400)
-    """The longest extension of a session by a header in a response from your site. After
+    """The maximum time by which a header of your site's responses can extend a session. After
     `X-Waitroom-Extend: 600`, the receiving visitor's session lasts for at least 600 more seconds.
     Requires `waitroom/site-headers.conf` and `health_listen`. None: the header has no effect."""
     release_by_header: bool = False
@@ -168,7 +168,8 @@ class RoomSettings(BaseModel):
     """Which visitors are admitted while Redis is unavailable. `bounded`: each replica admits its
     share of the free slots and of `new_users_per_minute`, but nobody while visitors are waiting.
     `admit`: everybody, including waiting visitors. `wait`: nobody. Active visitors always pass.
-    Sessions that begin during the outage stay valid; a room over its cap then calls nobody."""
+    Sessions that begin during the outage stay valid. If the room is over its cap afterwards, nobody
+    is called until enough visitors have left."""
     recovery_window: Seconds | None = Field(default=None, ge=0, le=3600)
     """How long nobody is called after Redis has lost its data, so that visitors can first get their
     places back with their cookies. None: twice the longest poll interval near the head of the
