@@ -135,9 +135,9 @@ def _encode(token: str) -> bytes:
 
 def _find_token_owner(request: web.Request, tokens: list[tuple[bytes, Owner]]) -> Owner | None:
     scheme, _, bearer = request.headers["Authorization"].partition(" ")
-    sent = _encode(bearer.strip())
+    sent_token = _encode(bearer.strip())
     # Compare all tokens in constant time, so that the duration reveals nothing about them.
-    matches = [hmac.compare_digest(sent, token) for token, _owner in tokens]
+    matches = [hmac.compare_digest(sent_token, token) for token, _owner in tokens]
     if scheme.lower() != "bearer" or not any(matches):
         return None
     return tokens[matches.index(True)][1]

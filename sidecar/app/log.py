@@ -14,7 +14,7 @@ from sidecar.kit.trace_context import add_trace_id
 def start_logging(level: str, log_format: str) -> None:
     """Configure the log by the settings log_level and log_format. Messages of libraries below the
     level `warning` are never logged."""
-    shared: list[Processor] = [
+    shared_processors: list[Processor] = [
         add_trace_id,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -27,14 +27,14 @@ def start_logging(level: str, log_format: str) -> None:
         )
     min_level = getattr(logging, level.upper())
     structlog.configure(
-        processors=[*shared, renderer],
+        processors=[*shared_processors, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(min_level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         ProcessorFormatter(
-            foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared_processors],
             processors=[ProcessorFormatter.remove_processors_meta, renderer],
         )
     )

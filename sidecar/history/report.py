@@ -140,9 +140,9 @@ def compute_percentiles_s(
     """Return percentiles (by nearest rank), in seconds. Each is None if `values_ms` is empty."""
     if not values_ms:
         return [None] * len(fractions)
-    ranked = sorted(values_ms)
-    ranks = (max(0, math.ceil(fraction * len(ranked)) - 1) for fraction in fractions)
-    return [ranked[rank] / 1000 for rank in ranks]
+    sorted_ms = sorted(values_ms)
+    ranks = (max(0, math.ceil(fraction * len(sorted_ms)) - 1) for fraction in fractions)
+    return [sorted_ms[rank] / 1000 for rank in ranks]
 
 
 def count_inversions(calls: list[tuple[int, int, int]]) -> int:

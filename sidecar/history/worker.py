@@ -113,12 +113,12 @@ class Recorder:
             await self._history.check()
             self._is_checked = True
         batch = await stream.read(BATCH)
-        if lost := batch.lost_count:
-            log.error("events_lost", room=room.name, events=lost, hint="history_backlog")
+        if lost_count := batch.lost_count:
+            log.error("events_lost", room=room.name, events=lost_count, hint="history_backlog")
         if not batch.events:
             return 0
-        written = await self._history.write(room.name, batch.events)
-        self._metrics.recorder_written.labels(room.name).inc(written)
+        written_count = await self._history.write(room.name, batch.events)
+        self._metrics.recorder_written.labels(room.name).inc(written_count)
         await stream.acknowledge(batch.events)
         if self._is_unavailable:
             self._is_unavailable = False
@@ -175,32 +175,32 @@ async def tidy_room(
     """Close stuck stays, and delete or archive old stays and events. Raises StoreError or
     DatabaseError. The transactions before the error stay committed."""
     await history.check()
-    stuck = await close_stuck_stays(room, history, settings.history_stuck_after)
-    metrics.of(HistoryMetrics).recorder_stuck.labels(room.name).inc(stuck)
-    if stuck:
-        log.warning("stuck", room=room.name, stays=stuck, hint="nothing was heard of their end")
+    count = await close_stuck_stays(room, history, settings.history_stuck_after)
+    metrics.of(HistoryMetrics).recorder_stuck.labels(room.name).inc(count)
+    if count:
+        log.warning("stuck", room=room.name, stays=count, hint="nothing was heard of their end")
     if settings.history_retention is None:
         return
     before_ms = room.clock.now_ms() - int(settings.history_retention * 1000)
     options: Any = {"limit": TIDY_BATCH, "archive": settings.history_archive == "move"}
-    retired = 0
+    retired_count = 0
     while rows := await history.retire(room.name, before_ms=before_ms, **options):
-        retired += rows
+        retired_count += rows
         await asyncio.sleep(TIDY_PAUSE_S)
-    if retired:
-        log.info("retired", room=room.name, rows=retired, to=settings.history_archive)
+    if retired_count:
+        log.info("retired", room=room.name, rows=retired_count, to=settings.history_archive)
 
 
 async def close_stuck_stays(room: WaitingRoom, history: "History", after_s: float) -> int:
     """Close the stays that had no event for `after_s` seconds and whose visitors are not in Redis.
     Return the number of closed stays."""
     before_ms = room.clock.now_ms() - int(after_s * 1000)
-    closed = 0
+    closed_count = 0
     while visitors := await history.find_inactive_visitors(
         room.name, before_ms=before_ms, limit=TIDY_BATCH
     ):
         present = await room.store.lists.filter_present(visitors)
-        closed += await history.close_inactive_stays(
+        closed_count += await history.close_inactive_stays(
             room.name,
             absent=[visitor for visitor in visitors if visitor not in present],
             present=sorted(present),
@@ -208,4 +208,4 @@ async def close_stuck_stays(room: WaitingRoom, history: "History", after_s: floa
             before_ms=before_ms,
         )
         await asyncio.sleep(TIDY_PAUSE_S)
-    return closed
+    return closed_count

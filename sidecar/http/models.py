@@ -190,8 +190,8 @@ def read_valid_members(model: type[BaseModel], values: Any) -> tuple[Any, set[st
     except ValidationError as error:
         invalid = {str(problem["loc"][0]) for problem in error.errors() if problem["loc"]}
     try:
-        valid = {name: value for name, value in values.items() if name not in invalid}
-        return model.model_validate(valid), invalid
+        valid_values = {name: value for name, value in values.items() if name not in invalid}
+        return model.model_validate(valid_values), invalid
     except ValidationError:
         return None, invalid
 

@@ -19,13 +19,13 @@ class CallBatcher(Generic[BatchItem, BatchReply]):
     ) -> None:
         self._run = run
         self.limit = limit
-        self._waiting: list[tuple[BatchItem, asyncio.Future[BatchReply]]] = []
+        self._waiting_calls: list[tuple[BatchItem, asyncio.Future[BatchReply]]] = []
         self._task: asyncio.Task[None] | None = None
 
     def submit(self, item: BatchItem) -> asyncio.Future[BatchReply]:
         """Add an item to the next batch. Return a future of the reply or of the error."""
         future: asyncio.Future[BatchReply] = asyncio.get_running_loop().create_future()
-        self._waiting.append((item, future))
+        self._waiting_calls.append((item, future))
         if self._task is None:
             self._task = asyncio.create_task(self._run_batches())
         return future
@@ -33,16 +33,16 @@ class CallBatcher(Generic[BatchItem, BatchReply]):
     async def _run_batches(self) -> None:
         batch: list[tuple[BatchItem, asyncio.Future[BatchReply]]] = []
         try:
-            while self._waiting:
-                batch = self._waiting[: self.limit]
-                del self._waiting[: self.limit]
+            while self._waiting_calls:
+                batch = self._waiting_calls[: self.limit]
+                del self._waiting_calls[: self.limit]
                 await self._send(batch)
         finally:
             self._task = None
             # If this task is cancelled, cancel callers too: no reply will come.
-            for _, future in (*batch, *self._waiting):
+            for _, future in (*batch, *self._waiting_calls):
                 future.cancel()
-            self._waiting.clear()
+            self._waiting_calls.clear()
 
     async def _send(self, batch: list[tuple[BatchItem, asyncio.Future[BatchReply]]]) -> None:
         items = [item for item, _ in batch]

@@ -9,5 +9,5 @@ _IN_CHECKOUT = {"static": "static", "nginx": "nginx/waitroom", "systemd": "deplo
 
 def find_share(name: str) -> Path:
     """Return the path of the folder `static`, `nginx` or `systemd`."""
-    installed = _PACKAGE / "share" / name
-    return installed if installed.is_dir() else _PACKAGE.parent / _IN_CHECKOUT[name]
+    installed_folder = _PACKAGE / "share" / name
+    return installed_folder if installed_folder.is_dir() else _PACKAGE.parent / _IN_CHECKOUT[name]

@@ -28,10 +28,10 @@ async def run_worker(name: str, worker: Worker, *, pause_s: float = RESTART_PAUS
 async def stop_workers(*tasks: asyncio.Task[None], again_s: float = 1.0) -> None:
     """Cancel tasks and wait until all have ended. The cancellation is repeated every `again_s`
     seconds, because a library may swallow it."""
-    while running := [task for task in tasks if not task.done()]:
-        for task in running:
+    while running_tasks := [task for task in tasks if not task.done()]:
+        for task in running_tasks:
             task.cancel()
-        await asyncio.wait(running, timeout=again_s)
+        await asyncio.wait(running_tasks, timeout=again_s)
 
 
 class Background:
@@ -51,8 +51,8 @@ class Background:
     async def finish(self, timeout_s: float) -> None:
         """Wait until all coroutines have ended, and cancel those that take longer."""
         if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=timeout_s)
-            await stop_workers(*late)
+            _, late_tasks = await asyncio.wait(self._tasks, timeout=timeout_s)
+            await stop_workers(*late_tasks)
 
 
 async def wait_for(event: asyncio.Event, seconds: float) -> bool:

@@ -45,8 +45,8 @@ class Template:
 
     def render(self, values: Mapping[str, Any]) -> str:
         """Render the template with all strings escaped, even those in {{{triple braces}}}."""
-        escaped = {k: escape(v) if isinstance(v, str) else v for k, v in values.items()}
-        return str(_Renderer().render(self._parsed, escaped))
+        escaped_values = {k: escape(v) if isinstance(v, str) else v for k, v in values.items()}
+        return str(_Renderer().render(self._parsed, escaped_values))
 
 
 def escape(value: str) -> str:
@@ -59,7 +59,7 @@ class Templates:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._loaded: dict[str, tuple[object, Template | None]] = {}
+        self._cached_templates: dict[str, tuple[object, Template | None]] = {}
 
     def problem(self, name: str) -> str:
         """Return why a template cannot be used, or "" if it can."""
@@ -73,7 +73,7 @@ class Templates:
 
     def find(self, name: str) -> Template | None:
         """Return a template, or its last usable version, or None if no version was usable."""
-        loaded_version, template = self._loaded.get(name, (None, None))
+        loaded_version, template = self._cached_templates.get(name, (None, None))
         try:
             file = (self._folder / name).stat()
             version: object = (file.st_mtime_ns, file.st_size, file.st_ino)
@@ -85,7 +85,7 @@ class Templates:
             template = self._read(name)
         except (OSError, ValueError):
             log.error("template_unusable", problem=self.problem(name), kept=template is not None)
-        self._loaded[name] = version, template
+        self._cached_templates[name] = version, template
         return template
 
     def _read(self, name: str) -> Template:

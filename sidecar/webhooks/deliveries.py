@@ -147,9 +147,9 @@ class Deliveries:
         if delivery is None:
             await self.delete(head)
             return None
-        dropped = replace(delivery, reason=reason)
-        await self.settle(head, dropped, "failed")
-        return dropped
+        dropped_delivery = replace(delivery, reason=reason)
+        await self.settle(head, dropped_delivery, "failed")
+        return dropped_delivery
 
     async def find(self, ids: Collection[str]) -> dict[str, Delivery]:
         """Return the stored deliveries that this version can read, by id."""
@@ -182,8 +182,8 @@ class Deliveries:
                     self._keys[state], 0, start + limit - 1, withscores=True
                 )
                 positions |= {text(id_): (at_ms, state) for id_, at_ms in rows}
-        latest = sorted(positions, key=lambda id_: (positions[id_][0], id_), reverse=True)
-        page = latest[start : start + limit]
+        latest_ids = sorted(positions, key=lambda id_: (positions[id_][0], id_), reverse=True)
+        page = latest_ids[start : start + limit]
         deliveries = await self.find(page)
         return [(positions[id_][1], deliveries[id_]) for id_ in page if id_ in deliveries]
 

@@ -121,14 +121,14 @@ async def test_a_log_out_while_redis_is_unavailable(replica):
     """Holds here at once, and elsewhere when Redis answers again."""
     here, there = await replica(), await replica()
     cookie = here.log_in("Ann")
-    store, here._ended._redis = here._ended._redis, Away()
+    store, here._ended_sessions._redis = here._ended_sessions._redis, Away()
     here.log_out(here.read(cookie))
     with pytest.raises(StoreError):
         await here.share()
     await there.share()
     assert here.read(cookie) is None
     assert there.read(cookie)
-    here._ended._redis = store
+    here._ended_sessions._redis = store
     await here.share()
     await there.share()
     assert there.read(cookie) is None
@@ -140,10 +140,10 @@ async def test_a_replica_that_has_not_heard_believes_no_earlier_session(replica,
     cookie = here.log_in("Ann")
     clock.s += 10
     new = await replica(has_heard=False)
-    new._ended._redis, store = Away(), new._ended._redis
+    new._ended_sessions._redis, store = Away(), new._ended_sessions._redis
     assert new.read(cookie) is None
     assert new.read(new.log_in("Ben"))
-    new._ended._redis = store
+    new._ended_sessions._redis = store
     await new.share()
     assert new.read(cookie)
 
@@ -169,7 +169,7 @@ async def test_what_is_over_is_forgotten(replica, redis, clock):
     clock.s += LIFETIME_S + KEEP_EXPIRED_S + 1
     here.log_out(here.read(here.log_in("Ben")))
     await here.share()
-    assert (len(here._ended._ended), await redis.zcard(keys.ENDED_SESSIONS)) == (1, 1)
+    assert (len(here._ended_sessions._ends_s), await redis.zcard(keys.ENDED_SESSIONS)) == (1, 1)
 
 
 def asked(url: str, cookie: str, csrf: str = "", **form: str) -> tuple[int, str, str]:

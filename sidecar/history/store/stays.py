@@ -84,23 +84,23 @@ class History:
             ids = select(events.c.ms, events.c.seq).where(
                 events.c.room == room, events.c.ms.between(batch[0].ms, batch[-1].ms)
             )
-            written = {(ms, seq) for ms, seq in await connection.execute(ids)}
-            new = [event for event in batch if (event.ms, event.seq) not in written]
-            if not new:
+            written_ids = {(ms, seq) for ms, seq in await connection.execute(ids)}
+            new_events = [event for event in batch if (event.ms, event.seq) not in written_ids]
+            if not new_events:
                 return 0
-            rows = [_make_event_row(room, event) for event in new]
+            rows = [_make_event_row(room, event) for event in new_events]
             await self._write_rows(connection, self._insert, rows)
-            acts = (event for event in new if event.kind in {"operator", "site"})
+            acts = (event for event in new_events if event.kind in {"operator", "site"})
             actions = [_make_action_row(room, event) for event in acts]
             if actions:
                 await connection.execute(insert(changes), actions)
             part: list[StreamEvent] = []
-            for event in new:
+            for event in new_events:
                 part.append(event)
-                if _is_reset(event) or event is new[-1]:
+                if _is_reset(event) or event is new_events[-1]:
                     await self._change_stays(connection, room, part)
                     part = []
-        return len(new)
+        return len(new_events)
 
     async def _change_stays(
         self, connection: AsyncConnection, room: str, part: list[StreamEvent]
@@ -268,8 +268,8 @@ class History:
         ahead = (stay.first_position or 0) - 1 if is_exact else None
         async with sql.begin(self._engine) as connection:
             for back_ms, share in _SEARCH_STEPS[1:] if ahead is None else _SEARCH_STEPS:
-                recent = query.where(entries.c.joined_ms >= joined_ms - back_ms)
-                rows = (await connection.execute(recent.limit(limit + 1))).all()
+                recent_query = query.where(entries.c.joined_ms >= joined_ms - back_ms)
+                rows = (await connection.execute(recent_query.limit(limit + 1))).all()
                 if len(rows) > limit:
                     return None
                 if ahead is None or len(rows) >= share * ahead:

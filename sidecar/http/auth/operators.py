@@ -74,7 +74,7 @@ class Operators:
         self._named_cookies = self._serializer(account_salt)
         self._named_walls = self._serializer(account_salt + "/wall")
         self._csrf = StrictSigner(keys, salt=salt + "/csrf", **self._options)
-        self._ended = ended or EndedSessions(None, now_s=now_s)
+        self._ended_sessions = ended or EndedSessions(None, now_s=now_s)
         #: Counts wrong tokens and passwords at the log-in and at /admin/.
         self.guesses = Throttle(now_s)
         #: Counts wrong tokens at /v1/: programs with an old token do not lock operators out.
@@ -114,21 +114,21 @@ class Operators:
 
     def _last_ended_s(self, name: str) -> int:
         """Return the latest expiry of a session that log_out_everywhere has ended, or 0."""
-        return self._ended.would_end_s(_account_key(name))
+        return self._ended_sessions.would_end_s(_account_key(name))
 
     def log_out(self, operator: Operator) -> None:
         """End a session. Other replicas learn of it by share()."""
-        self._ended.add(operator.session, operator.ends_s)
+        self._ended_sessions.add(operator.session, operator.ends_s)
 
     def log_out_everywhere(self, name: str) -> None:
         """End all sessions of an account. Other replicas learn of it by share()."""
         # No existing session expires later than a new one would.
-        self._ended.add(_account_key(name), self._end_s(name))
+        self._ended_sessions.add(_account_key(name), self._end_s(name))
 
     async def share(self) -> None:
         """Exchange ended sessions with the other replicas. If this raises StoreError, the
         next call writes what this call could not write."""
-        await self._ended.share()
+        await self._ended_sessions.share()
 
     def read(self, cookie: str | None) -> Operator | None:
         """Return the operator, or None if the cookie is forged, expired or of an ended session."""
@@ -162,8 +162,8 @@ class Operators:
         if operator.by == "proxy":
             return False
         return (
-            self._ended.would_end_s(operator.session) > 0
-            or self._ended.is_unsure(operator.ends_s - LIFETIME_S)
+            self._ended_sessions.would_end_s(operator.session) > 0
+            or self._ended_sessions.is_unsure(operator.ends_s - LIFETIME_S)
             or (operator.by == "password" and operator.ends_s <= self._last_ended_s(operator.name))
         )
 

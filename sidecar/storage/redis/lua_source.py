@@ -67,15 +67,15 @@ def library(folder: str, root: Path = LUA_ROOT) -> Library:
         for line in lines:
             if isinstance(line, Path):
                 fragments += _flatten(line, root, included, (file,))
-    shared = "\n".join(fragments)
-    digest = hashlib.sha256("\n".join([shared, *scripts.values()]).encode()).hexdigest()[:16]
+    shared_text = "\n".join(fragments)
+    digest = hashlib.sha256("\n".join([shared_text, *scripts.values()]).encode()).hexdigest()[:16]
     name = f"waitroom_{folder}_{digest}"
     functions = {script: f"waitroom_{script}_{digest}" for script in scripts}
     blocks = [
         f"do\n{text}\nredis.register_function('{functions[script]}', run)\nend"
         for script, text in scripts.items()
     ]
-    return Library(name, "\n".join([f"#!lua name={name}", shared, *blocks]) + "\n", functions)
+    return Library(name, "\n".join([f"#!lua name={name}", shared_text, *blocks]) + "\n", functions)
 
 
 def _flatten(

@@ -182,11 +182,11 @@ class RedisScripts:
             raise
 
     async def _eval(self, script: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
-        registered = self._scripts.get(script)
-        if registered is None:
+        script_object = self._scripts.get(script)
+        if script_object is None:
             text = source(f"{self._folder}/{script}")
-            registered = self._scripts[script] = self.redis.register_script(text)
-        return await registered(keys=keys, args=args)
+            script_object = self._scripts[script] = self.redis.register_script(text)
+        return await script_object(keys=keys, args=args)
 
     async def _load_and_call(self, script: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
         """Load the library, once for all concurrent calls that need it, and call the script."""

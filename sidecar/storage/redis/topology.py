@@ -62,17 +62,17 @@ log = structlog.get_logger()
 
 def has_parts(*classes: type[Any]) -> bool:
     """Return True if these classes of redis-py have the attributes in _PARTS. Log missing ones."""
-    missing = [
+    missing_parts = [
         f"{cls.__name__}.{name}"
         for cls in classes
         for names, kind in zip(_PARTS[cls], _PART_KINDS, strict=True)
         for name in names.split()
         if not has_part(cls, name, kind)
     ]
-    if missing:
+    if missing_parts:
         hint = "redis-py is used as it is: calls cost more CPU, a failover takes longer"
-        log.warning("redis_py_has_changed", missing=missing, hint=hint)
-    return not missing
+        log.warning("redis_py_has_changed", missing=missing_parts, hint=hint)
+    return not missing_parts
 
 
 def common_options(timeout_s: float) -> dict[str, Any]:
@@ -222,8 +222,8 @@ def sentinel_store(url: str, timeout_s: float) -> Redis:
     service = unquote(path[0]) if path else SERVICE
     connection_class = SentinelManagedSSLConnection if tls else SentinelManagedConnection
     if not has_parts(AbstractConnection, ConnectionPool, Sentinel):
-        plain = Sentinel(servers, sentinel_kwargs=sentinel_options)  # type: ignore[no-untyped-call]
-        client: Redis = plain.master_for(service, connection_class=connection_class, **options)
+        sentinels = Sentinel(servers, sentinel_kwargs=sentinel_options)  # type: ignore[no-untyped-call]
+        client: Redis = sentinels.master_for(service, connection_class=connection_class, **options)
         return client
     sentinel = _Sentinels(servers, sentinel_kwargs=sentinel_options)
     options["connection_class"] = add_packing(connection_class)
