@@ -1,4 +1,4 @@
-"""Evaluates the alerts of deploy/monitoring/alerts.toml for which a replica has all the figures.
+"""Evaluates those alerts of deploy/monitoring/alerts.toml whose figures a replica has.
 
 python -m scripts.docs_pages writes the conditions, thresholds, durations and texts of these alerts
 to page/alerts.json. This file computes the figures that the conditions name.
@@ -33,12 +33,12 @@ from sidecar.webhooks.metrics import WebhookMetrics
 
 #: Seconds between two evaluations of the alerts.
 EVALUATION_INTERVAL_S = 5.0
-#: An alert for which Prometheus waits at most this many seconds shows on the dashboard at once.
+#: If Prometheus waits at most so many seconds before an alert fires, the dashboard does not wait.
 AT_ONCE_S = 120
 SEVERITIES = ("critical", "warning", "info")
-#: The outcomes of a limit that are not counted in Redis, and the results of a lost webhook.
-UNCOUNTED = {"admitted_alone", "refused_alone"}
-UNDELIVERED = {"failed", "dropped"}
+#: The outcomes of calls to a limit that Redis has not counted, and the results of lost webhooks.
+UNCOUNTED_OUTCOMES = {"admitted_alone", "refused_alone"}
+LOST_RESULTS = {"failed", "dropped"}
 _COMPARE = {">": operator.gt, "<": operator.lt, "==": operator.eq}
 
 Figures: TypeAlias = dict[str, float]
@@ -47,18 +47,17 @@ log = structlog.get_logger()
 
 
 class Subject(NamedTuple):
-    """What an alert is about: a room, limit, target or webhook, or the whole site if the kind is
-    empty."""
+    """The object of an alert: a room, limit, target or webhook, or the whole site if kind is ""."""
 
     kind: str = ""
     name: str = ""
-    #: The event of a webhook that was not delivered.
+    #: The event whose webhook was not delivered.
     event: str = ""
 
 
 @dataclass(slots=True)
 class Increases:
-    """Computes increases of counters over time. A counter that falls has been reset."""
+    """Computes the increases of counters. A counter whose value falls has been reset."""
 
     _samples: dict[Any, deque[tuple[int, float]]] = field(default_factory=dict)
 
@@ -74,7 +73,7 @@ class Increases:
 
 
 class Alerts:
-    """The alerts as this replica evaluates them. `update` sets `firing`, the alerts that fire."""
+    """Evaluates the alerts on this replica. `update` sets `firing`, the alerts that fire."""
 
     def __init__(self, rooms: WaitingRooms, metrics: Metrics, jobs: Jobs | None = None) -> None:
         rules = json.loads(pages.load_files()["alerts.json"])
@@ -84,9 +83,9 @@ class Alerts:
         self._rules: dict[str, dict[str, Any]] = rules["alerts"]
         self._rooms, self._metrics, self._jobs = rooms, metrics, jobs
         self._increases = Increases()
-        #: The conditions that hold, by room, or "" for other subjects. For each condition, the time
-        #: since which it holds, in ms, and its first figure.
-        self._held: dict[str, dict[tuple[str, Subject], tuple[int, float]]] = {}
+        #: The conditions that are met, by room ("" for other subjects). Each has the time in ms at
+        #: which it was first met, and its first figure.
+        self._met: dict[str, dict[tuple[str, Subject], tuple[int, float]]] = {}
         #: The alerts that fire, the most severe first.
         self.firing: list[dict[str, Any]] = []
 
@@ -107,7 +106,7 @@ class Alerts:
             await asyncio.sleep(EVALUATION_INTERVAL_S)
 
     async def evaluate_last_hour(self) -> None:
-        """Evaluate Redis' samples of the last hour: a new replica shows firing alerts at once."""
+        """Evaluate the last hour's samples in Redis, so that a new replica shows alerts at once."""
         for room in self._rooms:
             for sample in reversed(await room.store.lists.minutes(60)):
                 now_ms, wait_ms = sample["minute"] * 60_000, sample["wait_ms"]
@@ -136,9 +135,9 @@ class Alerts:
         self.firing = sorted(self._find_firing(), key=lambda e: SEVERITIES.index(e["severity"]))
 
     def _record(self, room: str, figures: Mapping[Subject, Figures], now_ms: int) -> None:
-        """Record which conditions hold for the figures of each subject, and since when."""
-        before = self._held.get(room, {})
-        self._held[room] = {
+        """Record which conditions the figures of each subject meet, and since when."""
+        before = self._met.get(room, {})
+        self._met[room] = {
             (alert, subject): (before.get((alert, subject), (now_ms, 0.0))[0], value)
             for subject, own_figures in figures.items()
             for alert, value in self._match_rules(own_figures | self._thresholds)
@@ -159,7 +158,7 @@ class Alerts:
                 yield alert, figures[terms[0][0]]
 
     def _find_firing(self) -> Iterator[dict[str, Any]]:
-        for name, held in self._held.items():
+        for name, held in self._met.items():
             room = self._rooms.find(name)
             now_ms = room.clock.now_ms() if room else int(time.time() * 1000)
             for (alert, subject), (since_ms, value) in held.items():
@@ -214,9 +213,9 @@ class Alerts:
         decisions = metrics_of(LimitMetrics).limit_decisions
         webhooks = metrics_of(WebhookMetrics).webhooks
         history, counts = metrics_of(HistoryMetrics), self._metrics.requests.counts
-        for (limit,), n in increases(decisions, 60, now_ms, outcome=UNCOUNTED).items():
+        for (limit,), n in increases(decisions, 60, now_ms, outcome=UNCOUNTED_OUTCOMES).items():
             figures[Subject("limit", limit)]["uncounted_per_second"] = n / 60
-        for (room, event), n in increases(webhooks, 900, now_ms, result=UNDELIVERED).items():
+        for (room, event), n in increases(webhooks, 900, now_ms, result=LOST_RESULTS).items():
             figures[Subject("room", room, event)]["undelivered_15m"] = n
         for (name,), lag_s in sum_samples(metrics_of(WebhookMetrics).lag).items():
             figures[Subject("webhook", name)]["webhook_lag_seconds"] = lag_s
@@ -244,7 +243,7 @@ class Alerts:
     def _compute_increases(
         self, counter: Counter, span_s: int, now_ms: int, **only: set[str]
     ) -> dict[tuple[str, ...], float]:
-        """Return the increase of each of a counter's sums. `only` is as in sum_samples()."""
+        """Return the increase of each sum that sum_samples() returns for a counter."""
         return {
             labels: self._increases.compute(span_s, (counter, labels), now_ms, value)
             for labels, value in sum_samples(counter, **only).items()
@@ -252,13 +251,13 @@ class Alerts:
 
 
 def _resolve_limit(text: str, figures: Figures) -> float:
-    """Return the figure that the text names, or the number that it is."""
+    """Return the figure of this name, or the number in the text if there is no such figure."""
     return figures[text] if text in figures else float(text)
 
 
 def sum_samples(metric: Counter | Gauge, **only: set[str]) -> dict[tuple[str, ...], float]:
-    """Return a metric's samples by label values. `only` has the allowed values of some labels, over
-    which the samples are summed."""
+    """Return a metric's samples by label values. `only` names the allowed values of some labels.
+    Samples that differ only in these labels are added up."""
     values: dict[tuple[str, ...], float] = {}
     for family in metric.collect():
         for sample in family.samples:
@@ -269,8 +268,8 @@ def sum_samples(metric: Counter | Gauge, **only: set[str]) -> dict[tuple[str, ..
 
 
 def _is_held(room: WaitingRoom) -> bool:
-    """Return True if the room calls nobody, because of its settings or a recovery (as in the
-    recording rule room:waitroom_held:max)."""
+    """Return True if the room calls nobody, because of its settings or a recovery. The recording
+    rule room:waitroom_held:max has the same condition."""
     settings, snapshot = room.settings, room.snapshot
     return (
         settings.queue_all

@@ -54,7 +54,7 @@ async def get_file(request: web.Request) -> web.Response:
 
 
 async def get_session(request: web.Request) -> web.Response:
-    """Return the operator who is logged in, the CSRF token, and which features are configured."""
+    """Return the operator who is logged in, the CSRF token, and the configured features."""
     operator = find_operator(request)
     if operator is None:
         return problem(401, "Nobody is logged in")
@@ -90,13 +90,13 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
             if operators.is_over(operator):
                 await response.write(_AGAIN if operator.by == "proxy" else _END)
                 break
-            await response.write(live.find_unsent(sent))
+            await response.write(live.take_unsent_events(sent))
             await live.wait_for_update()
     return response
 
 
 async def redirect_to_form(_: web.Request) -> web.Response:
-    """Redirect a browser that has reloaded the page of a refused log-in."""
+    """Redirect a browser that reloads the page of a refused log-in to the dashboard."""
     return _redirect_to_dashboard()
 
 
@@ -108,15 +108,15 @@ async def log_in(request: web.Request) -> web.Response:
         return pages.build_response("off.html", 403)
     if not is_same_origin(request.headers):
         return _respond_form(request, 403, "The form came from another site. Log in here.")
-    if refused := _check_throttle(request):
-        return refused
+    if refusal := _check_throttle(request):
+        return refusal
     fields = await _read_form(request)
     name, secret = clean_name(fields.get("name", "")), fields.get("token", "").strip()
     respond_form = partial(_respond_form, request, name=name)
     by = await _check_secret(request, name, secret)
     # Meanwhile, other requests from this IP address may have sent wrong passwords.
-    if refused := _check_throttle(request):
-        return refused
+    if refusal := _check_throttle(request):
+        return refusal
     if by is None:
         operators.guesses.count_wrong(request.remote)
         log.warning("login_refused", remote=request.remote)
@@ -141,17 +141,17 @@ async def log_in(request: web.Request) -> web.Response:
 async def _check_secret(
     request: web.Request, name: str, secret: str
 ) -> Literal["password", "token"] | None:
-    """Check a password or admin token. Return which of them it is, or None if it is wrong."""
+    """Check a password or admin token. Return which of the two is right, or None."""
     operators = request.app[OPERATORS]
     if operators.is_token(secret):
         return "token"
     if not operators.accounts.named or len(secret) > MAX_PASSWORD_LENGTH:
         return None
 
-    def is_refused() -> bool:
+    def is_throttled() -> bool:
         return operators.guesses.refused_s(request.remote) > 0
 
-    is_right = await operators.accounts.is_password(name, secret, is_refused)
+    is_right = await operators.accounts.is_password(name, secret, is_throttled)
     return "password" if is_right else None
 
 
@@ -173,9 +173,9 @@ async def log_out(request: web.Request) -> web.Response:
     operator = find_operator(request)
     if operator is None or operator.by == "proxy":
         return _redirect_to_dashboard()
-    refused = check_origin(request, operator)
-    if refused is not None:
-        return refused
+    refusal = check_origin(request, operator)
+    if refusal is not None:
+        return refusal
     operators = request.app[OPERATORS]
     if "everywhere" in request.query and operator.by == "password":
         operators.log_out_everywhere(operator.name)
@@ -223,7 +223,6 @@ async def _read_form(request: web.Request) -> dict[str, str]:
         return {}
 
 
-#: The routes of the dashboard, with those of wall displays and previews.
 ROUTES = (
     web.get("/dashboard{slash:/?}", show_page),
     web.get("/dashboard/session", get_session),

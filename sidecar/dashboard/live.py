@@ -36,7 +36,7 @@ from sidecar.visitors.model import Phase
 
 #: Seconds between two `now` events.
 UPDATE_INTERVAL_S = 1.0
-#: Seconds between two reads of the charts, log and head of the queue, which cost Redis most.
+#: Seconds between two reads of the charts, the log and the head of the queue, which are slower.
 COLLECT_INTERVAL_S = 5.0
 #: How many visitors at the head of the queue are shown.
 HEAD_SHOWN = 10
@@ -52,12 +52,12 @@ SNAPSHOT_FIELDS = (
     *("waiting", "active", "provisional", "replicas"),
     *("recovery_stage", "recovers_until_ms", "shield_until_ms"),
 )
-#: The fields of a room that a wall display shows. The pages of 0.1.0 need `mode`.
+#: The fields of a room that a wall display shows. Displays of version 0.1.0 need `mode`.
 WALL_FIELDS = (
     *("room", "now_ms", "state", "mode", "phase", "away", "event", "coming"),
     *("waiting", "active", "provisional", "wait_seconds", "a_minute", "cap"),
 )
-#: What the charts show of each minute of the last hour.
+#: The figures that the charts show for each minute of the last hour.
 CHART_FIELDS = (
     *("from_ms", "ends_ms", "waiting", "active", "cap", "joined", "admitted", "abandoned"),
     *("wait_half", "wait_most", "ceiling", "p90"),
@@ -67,8 +67,8 @@ MAX_SPAN_MS = 60_000
 MIN_SPAN_MS = 5_000
 #: The number of samples of an hour: one at its beginning, and one at the end of each minute.
 HOUR_SAMPLES = 61
-#: A snapshot is read each second. If it is older than this, in ms, Redis counts as unavailable.
-MAX_AGE_MS = 3_000
+#: The age of the last snapshot, in ms, from which Redis counts as unavailable.
+STALE_MS = 3_000
 
 log = structlog.get_logger()
 
@@ -93,13 +93,13 @@ class Live(LongPolls):
         #: The counters of each room over the last minute, with the times of their snapshots (ms).
         self._points: dict[str, deque[tuple[int, dict[str, float]]]] = {}
         self._revisions: dict[str, int] = {}
-        #: The log of each room, and its latest acts with their texts.
+        #: The log of each room, and the latest entries of the log with their texts.
         self._acts: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {}
 
     @contextlib.contextmanager
     def count_viewer(self, request: web.Request) -> Iterator[None]:
         """Count a viewer while the block runs."""
-        if not len(self):  # the data of earlier viewers is old
+        if not len(self):  # the data was collected for earlier viewers and is old
             self._collected.clear()
             self._points.clear()
             self._acts.clear()
@@ -111,14 +111,14 @@ class Live(LongPolls):
         """Wait for new data, which comes within a second."""
         await self._updated.wait()
 
-    def find_unsent(self, sent: dict[str, bytes]) -> bytes:
-        """Return the events not in `sent`, and add them. Slow viewers get the last of each kind."""
+    def take_unsent_events(self, sent: dict[str, bytes]) -> bytes:
+        """Return `now` and the other events that `sent` lacks, and add these to `sent`."""
         fresh = [event for room, event in self._collected.items() if sent.get(room) is not event]
         sent.update(self._collected)
         return b"".join([self._now, *fresh])
 
     def build_wall_event(self, name: str) -> bytes:
-        """Return the event for a wall display, with a room's figures, without settings and ids."""
+        """Return the event for a wall display: a room's figures, but no settings or ids."""
         room = next(room for room in self._rooms if room.name == name)
         fields = self._describe_room(room)
         return encode_event("now", {key: fields.get(key) for key in WALL_FIELDS})
@@ -143,7 +143,7 @@ class Live(LongPolls):
             self._publish()
 
     def _update_now(self) -> None:
-        """Update the `now` event from the snapshots, without a call of Redis."""
+        """Update the `now` event from the snapshots, without a request to Redis."""
         try:
             document = {
                 "rooms": [self._describe_room(room) for room in self._rooms],
@@ -198,7 +198,7 @@ class Live(LongPolls):
             log.exception("dashboard", room=room.name)
 
     def _describe_acts(self, room: WaitingRoom, acts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the latest acts with their texts, which are made again if the log has changed."""
+        """Return the latest log entries with their texts. Cache them until the log changes."""
         if room.name not in self._acts or self._acts[room.name][0] != acts:
             file = room.file_settings
             shown = [{**act, "text": describe_act(act, file)} for act in acts[:LOG_SHOWN]]
@@ -206,19 +206,19 @@ class Live(LongPolls):
         return self._acts[room.name][1]
 
     def _store_event(self, name: str, event: bytes) -> None:
-        # An event that has not changed stays the same object, so that viewers get it once.
+        # An unchanged event stays the same object, so that no viewer gets it again.
         if self._collected.get(name) != event:
             self._collected[name] = event
 
     def _chart_last_hour(self, room: WaitingRoom, samples: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return the charts. They are computed only for a new sample, once a minute."""
+        """Return the charts of the last hour. They are computed once a minute, for a new sample."""
         latest = samples[0] if samples else {}
         if room.name not in self._hours or self._hours[room.name][0] != latest:
             self._hours[room.name] = latest, _chart_hour(samples)
         return self._hours[room.name][1]
 
     async def _read_head(self, room: WaitingRoom) -> list[dict[str, Any]]:
-        """Return the head of the queue. A pre-queue has no head: its random order is secret."""
+        """Return the head of the queue, or [] for a pre-queue, whose random order is secret."""
         if room.settings.schedule_at(room.clock.now_ms()).phase is Phase.PREQUEUE:
             return []
         rows = await list_waiting_visitors(room, start=0, limit=HEAD_SHOWN)
@@ -227,7 +227,7 @@ class Live(LongPolls):
     def _describe_room(self, room: WaitingRoom) -> dict[str, Any]:
         snapshot, settings, now_ms = room.snapshot, room.settings, room.clock.now_ms()
         schedule = settings.schedule_at(now_ms)
-        is_away = room.store.is_away or snapshot is None or now_ms - snapshot.now_ms > MAX_AGE_MS
+        is_away = room.store.is_away or snapshot is None or now_ms - snapshot.now_ms > STALE_MS
         acts, _ = self._acts.get(room.name, ([], []))
         from_store: dict[str, Any] = {}
         if snapshot is not None:
@@ -289,7 +289,7 @@ class Live(LongPolls):
         }
 
     def _prepend_points(self, room: WaitingRoom, samples: list[dict[str, Any]]) -> None:
-        """Put the last two samples in Redis before the counters that this replica has seen."""
+        """Add the last two samples from Redis before the counters that this replica has stored."""
         points = self._points.setdefault(room.name, deque())
         if room.snapshot is None or (points and points[0][0] <= room.snapshot.now_ms - MAX_SPAN_MS):
             return

@@ -24,9 +24,9 @@ from sidecar.limits.metrics import LimitMetrics
 from sidecar.limits.service import Limits
 from sidecar.webhooks.service import ConfiguredWebhook, Webhooks
 
-#: The maximum number of rows of one kind, and of resources that are read of a template.
+#: The maximum number of rows of one kind, and of resources that are read for one template.
 MAX_ROWS = 200
-#: How many queues are shown for each template, longest first.
+#: The maximum number of queues that are shown for one template, the longest first.
 MAX_QUEUES = 10
 REFUSED_OUTCOMES = ("refused", "refused_alone")
 #: The time over which figures per minute are measured, in seconds.
@@ -34,8 +34,8 @@ RATE_S = 60
 
 
 class OverviewRows:
-    """Collects the rows. A limit's figures per minute are those of this replica, and a target's
-    are those of all replicas."""
+    """Collects the rows. The rates of a limit are those of this replica alone, and the rates of a
+    target are those of all replicas together."""
 
     def __init__(
         self,
@@ -56,10 +56,10 @@ class OverviewRows:
         webhooks = [*self._webhooks]
         webhook_rows = await asyncio.gather(*map(_read_webhook, webhooks[:MAX_ROWS]))
         return {
-            "leases": _cap_rows(leases, len(templates)),
-            "limits": _cap_rows(self._build_limit_rows()),
-            "targets": _cap_rows(self._build_target_rows()),
-            "webhooks": _cap_rows(webhook_rows, len(webhooks)),
+            "leases": _truncate_rows(leases, len(templates)),
+            "limits": _truncate_rows(self._build_limit_rows()),
+            "targets": _truncate_rows(self._build_target_rows()),
+            "webhooks": _truncate_rows(webhook_rows, len(webhooks)),
         }
 
     def _count_increase(self, key: tuple[str, ...], value: float) -> float:
@@ -140,8 +140,8 @@ async def _read_webhook(webhook: ConfiguredWebhook) -> dict[str, Any]:
     return {**row, "state": found.state, "failing_since": since, **found.health.counts}
 
 
-def _cap_rows(rows: Iterable[dict[str, Any]], count: int | None = None) -> dict[str, Any]:
-    """Return at most MAX_ROWS rows, and how many more there are. `count` is the number of all rows,
-    if `rows` has only a part of them."""
+def _truncate_rows(rows: Iterable[dict[str, Any]], count: int | None = None) -> dict[str, Any]:
+    """Return at most MAX_ROWS rows, and how many more there are. `count` is the number of all rows
+    if `rows` is only a part of them."""
     all_rows = [*rows]
     return {"rows": all_rows[:MAX_ROWS], "more": max(0, (count or len(all_rows)) - MAX_ROWS)}

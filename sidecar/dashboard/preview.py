@@ -1,4 +1,4 @@
-"""Previews a room's waiting page, with its settings or with others that are not saved yet.
+"""Previews a room's waiting page, with the current settings or with settings not yet saved.
 
 The dashboard shows the preview in a frame without an origin, so that no script in the preview can
 act as the operator.
@@ -23,7 +23,7 @@ from sidecar.rooms.appearance import APPEARANCE
 from sidecar.rooms.service import ROOMS
 
 #: The settings that may be tried in a preview.
-TRIED_SETTINGS = APPEARANCE | {"site_name", "logo", "message"}
+PREVIEW_SETTINGS = APPEARANCE | {"site_name", "logo", "message"}
 #: The path of the preview's static files.
 _FILES = "/dashboard/preview/static/"
 _HEADERS = {
@@ -45,7 +45,7 @@ _TEMPLATE_POLICY = (
 
 async def show_preview(request: web.Request) -> web.Response:
     """Return the preview for `room`, `state`, `language` and `scheme` in the query. A posted form
-    may have settings to try. An empty setting has its configured value."""
+    may contain settings to try; an empty one stands for the configured value."""
     if find_operator(request) is None:
         return problem(401, "Nobody is logged in")
     query = request.query
@@ -54,7 +54,7 @@ async def show_preview(request: web.Request) -> web.Response:
     language = query.get("language", "en")
     if room is None or state not in STATES or language not in page.languages.tags:
         return problem(404, "Not Found", detail="Unknown room, state or language.")
-    tried, configured = await _read_tried_settings(request), room.file_settings
+    tried, configured = await _read_form(request), room.file_settings
     values = {name: value or getattr(configured, name) for name, value in tried.items()}
     settings = room.settings.with_overrides(values)
     nonce, site = secrets.token_urlsafe(16), settings.public_url or ""
@@ -90,20 +90,20 @@ def _static_folder(request: web.Request) -> Path:
     return request.app[SETTINGS].static_dir or find_share("static")
 
 
-#: Reads the page's files in a static folder, but only once.
+#: Loads the page from a static folder, once for each folder.
 _load_page = cache(Page)
 
 
-async def _read_tried_settings(request: web.Request) -> dict[str, Any]:
-    """Return the settings in a form. Raises InputError for any other than TRIED_SETTINGS."""
+async def _read_form(request: web.Request) -> dict[str, Any]:
+    """Return the settings in a posted form. Raises InputError if one is not in PREVIEW_SETTINGS."""
     if request.method != "POST":
         return {}
     text = (await request.read()).decode(errors="replace")
     try:
-        fields = parse_qs(text, keep_blank_values=True, max_num_fields=len(TRIED_SETTINGS))
+        fields = parse_qs(text, keep_blank_values=True, max_num_fields=len(PREVIEW_SETTINGS))
     except ValueError:
         raise InputError(["send the settings of the page as a form"]) from None
-    if unknown := fields.keys() - TRIED_SETTINGS:
+    if unknown := fields.keys() - PREVIEW_SETTINGS:
         raise InputError([f"{name}: no setting of the page" for name in sorted(unknown)])
     # Browsers send CRLF at the end of lines.
     return {name: values[0].replace("\r\n", "\n").strip() for name, values in fields.items()}

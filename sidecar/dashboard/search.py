@@ -1,7 +1,7 @@
 """The search of the dashboard: one endpoint that finds rooms, targets, jobs, leases and visitors.
 
 Names are in memory. Visitors and leases are in Redis, which has no index of parts of their ids, so
-they are searched in steps. A response ends after some steps, and the next one goes on from there.
+they are searched in steps. A response covers some steps, and the next response continues there.
 """
 
 import re
@@ -30,14 +30,14 @@ from sidecar.visitors.tokens import is_visitor_id
 from sidecar.visitors.visitor_number import read_number, visitor_number
 from sidecar.webhooks.service import WEBHOOKS
 
-#: How much one response may cost: the cost of reading about 1000 visitors of a room is 1.
+#: The maximum cost of one response. A step that reads about 1000 visitors of a room costs 1.
 MAX_COST = 500
-LEASE_COST = 50
-#: After so many seconds no further step begins, because the browser would not wait for it.
+LEASE_COST = 50  # of a step that reads the leases of a template
+#: Seconds after which no further step begins, because the browser would not wait longer.
 MAX_S = 3.0
 #: The maximum number of hits of each kind in one response.
 MAX_HITS = 8
-#: The shortest beginning of a job's id that is searched for.
+#: The beginning of a job's id must have at least four characters.
 _JOB_ID = re.compile("[A-Za-z0-9_-]{4,22}")
 
 ENDPOINTS = Endpoints("administration")
@@ -75,7 +75,7 @@ class Hits(PageReply):
     """The stores that did not answer and were not searched."""
 
 
-#: Searches a part of Redis from a cursor on. Returns the next cursor ("": all was searched).
+#: Searches a part of Redis from a cursor on. Returns the next cursor ("" at the end) and the hits.
 Step: TypeAlias = Callable[[str], Awaitable[tuple[str, list[Hit]]]]
 
 
@@ -124,7 +124,7 @@ def _find_names(request: web.Request, query: str) -> Iterator[Hit]:
 
 
 async def _find_in_database(request: web.Request, query: str) -> AsyncIterator[Hit]:
-    """Find jobs by the beginning of the id, among the latest 5,000, and visitors in the history."""
+    """Find jobs by the beginning of their ids (the latest 5,000), and visitors in the history."""
     if JOBS in request.app and _JOB_ID.fullmatch(query):
         query_ids = JobQuery(id=query, limit=MAX_HITS)
         jobs, _ = await request.app[JOBS].store.search.find_page(query_ids)
@@ -156,8 +156,8 @@ def _make_steps(request: web.Request, query: str) -> Iterator[tuple[int, Step]]:
 
 
 async def _search_redis(steps: list[tuple[int, Step]], after: str) -> tuple[list[Hit], str | None]:
-    """Take steps from `after` on, until their cost is MAX_COST or there are MAX_HITS. Return the
-    hits, and where to go on, or None if all was searched. Raises StoreError."""
+    """Run steps from `after` on, until they cost MAX_COST or find MAX_HITS hits. Return the hits,
+    and the `after` of the next search, or None after the last step. Raises StoreError."""
     index, _, cursor = after.partition("-")
     hits: list[Hit] = []
     cost, number, until_s = 0, int(index or 0), time.monotonic() + MAX_S

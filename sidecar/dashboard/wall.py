@@ -18,7 +18,7 @@ _HEADERS = {**pages.HEADERS, "Referrer-Policy": "no-referrer"}
 
 
 async def make_link(request: web.Request) -> web.Response:
-    """Redirect an operator to the display of `?room`, whose URL anybody can open for 30 days."""
+    """Redirect an operator to the display of a room. Anybody can open its URL for 30 days."""
     operator = find_operator(request)
     if operator is None:
         return web.Response(status=303, headers={**_HEADERS, "Location": "/dashboard"})

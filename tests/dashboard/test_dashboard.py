@@ -483,7 +483,7 @@ async def look(site, updates=1):
     with live.count_viewer(make_mocked_request("GET", "/")):
         for _ in range(updates):
             await live.wait_for_update()
-        text = live.find_unsent({}).decode()
+        text = live.take_unsent_events({}).decode()
     now, study = (json.loads(data) for data in re.findall(r"data: (.*)", text))
     return now["rooms"][0], study
 
