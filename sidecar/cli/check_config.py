@@ -13,7 +13,7 @@ from sidecar.cli.config import CONFIG, Settings, load_settings
 from sidecar.cli.output import JSON, print_json
 from sidecar.cli.replica_api import Room
 from sidecar.cli.replica_client import ReplicaOptions
-from sidecar.cli.rooms.changed import format_changed, read_rooms
+from sidecar.cli.rooms.changed import format_changes, read_rooms
 from sidecar.cli.rooms.events import format_summary
 from sidecar.kit.errors import InputError
 from sidecar.kit.toml_lines import find_lines, locate
@@ -62,7 +62,7 @@ def check_config(path: str | None, *, as_json: bool, no_secrets: bool) -> None:
 def _try_load(
     path: str | None, *, no_secrets: bool
 ) -> "tuple[Settings | None, list[dict[str, Any]]]":
-    """Load the settings. Return them, or None and the problems, each with its file and line."""
+    """Load the settings. Return them and [], or None and the problems with their file and line."""
     environ = dict(os.environ)
     if no_secrets:
         secrets = {f"{name}{suffix}" for name in _PLACEHOLDER_SECRETS for suffix in ("", "_FILE")}
@@ -72,7 +72,7 @@ def _try_load(
         return load_settings(path, environ), []
     except InputError as error:
         file, lines = find_file(path), dict[str, int]()
-        with contextlib.suppress(OSError, UnicodeDecodeError):  # already among the problems
+        with contextlib.suppress(OSError, UnicodeDecodeError):  # the problems include this error
             lines = find_lines(file.read_text(encoding="utf-8")) if file else {}
         problems = [
             {"message": text, "file": str(file) if file else None, "line": locate(text, lines)}
@@ -92,13 +92,13 @@ def _find_differences(settings: Settings, rooms: list[Room]) -> Iterator[str]:
         if file is None:
             continue
         values = file.model_dump(mode="json")
-        yield from format_changed({**room, "configured": values})
-        # An open event replaces some settings, which says nothing about the file.
-        unsure = {*room["changed"], *(EVENT_SETTINGS if room["event"] else ())}
+        yield from format_changes({**room, "configured": values})
+        # An event replaces some settings, so their values say nothing about the file.
+        ignored = {*room["changed"], *(EVENT_SETTINGS if room["event"] else ())}
         running = room["settings"]
         names = [name for name in values.keys() & running.keys() if values[name] != running[name]]
-        if late := sorted(set(names) - unsure):
-            yield f"{room['room']}: the replica has not read the new {', '.join(late)}: reload it"
+        if unread := sorted(set(names) - ignored):
+            yield f"{room['room']}: the replica has not read the new {', '.join(unread)}: reload it"
 
 
 def _format_contents(settings: Settings) -> str:

@@ -1,4 +1,4 @@
-"""The option --config, and the function by which commands load the settings."""
+"""Defines the option --config, and loads the settings for commands."""
 
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -20,7 +20,7 @@ CONFIG = click.option("--config", "-c", "path", metavar="FILE", help=CONFIG_HELP
 
 
 def load_settings(path: str | None, environ: dict[str, str] | None = None) -> Settings:
-    """Load the settings. Raises InputError: the command prints the problems and exits."""
+    """Load the settings. Raises InputError, whose problems the command prints."""
     from sidecar.settings.load import load  # noqa: PLC0415
 
     try:

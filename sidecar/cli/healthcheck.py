@@ -24,7 +24,7 @@ def healthcheck(options: ReplicaOptions, timeout: float, *, as_json: bool) -> No
         except click.ClickException as error:
             results.append(error)
 
-    import waitroom  # noqa: F401, PLC0415 - slow to import: must not count as waiting
+    import waitroom  # noqa: F401, PLC0415 - the slow import must not count as waiting
 
     # The client's own timeout applies to each part of the response, not to the whole response.
     thread = threading.Thread(target=request_readiness, daemon=True)

@@ -186,8 +186,8 @@ def _run_query(path: str | None, room: str, query: Callable[["History"], Awaitab
         raise click.ClickException(f"the history's database: {error}") from None
 
 
-#: The rows of counts in a report: the fields that are added up, the title, and the field of the
-#: count as a share of those who queued, or "".
+#: The rows of a report that show counts: the fields that are added up, the title, and the field
+#: with the share of the visitors who queued, or "".
 _COUNT_ROWS: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (("stays",), "Stays that began", ""),
     (("admitted_at_once", "admitted_after_wait"), "Entered", ""),
@@ -207,7 +207,7 @@ _COUNT_ROWS: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (("reset",), "  waiting at a reset", ""),
     (("stuck",), "  end unknown", ""),
 )
-#: The rows of durations in a report: the title of the row, and the fields of its durations.
+#: The rows of a report that show durations: the title, and the fields with the durations.
 _TIME_ROWS = (
     ("Wait before entering", ("wait_p50", "wait_p90", "wait_p99", "wait_max")),
     ("Gave up after", ("gave_up_after_p50",)),

@@ -27,11 +27,11 @@ EVERY = click.option(
     default=1,
     help="Seconds between checks (default: 1).",
 )
-#: The state of a job that was completed by another answer than a 2xx.
-OTHER_ANSWER = "completed, no 2xx"
+#: The state that a table shows for a job that was completed by a response other than 2xx.
+OTHER_RESPONSE = "completed, no 2xx"
 STYLES = {
     "completed": "green",
-    **dict.fromkeys((OTHER_ANSWER, "cancelled"), "yellow"),
+    **dict.fromkeys((OTHER_RESPONSE, "cancelled"), "yellow"),
     **dict.fromkeys(("failed", "expired"), "red"),
 }
 
@@ -142,7 +142,7 @@ def submit(
 def _submit_lines(
     client: Client, file: IO[bytes], target: str | None, *, as_json: bool
 ) -> NoReturn:
-    """Submit the jobs of a file, print their ids as soon as they are submitted, and exit."""
+    """Submit the jobs in a file, print their ids as soon as they are submitted, and exit."""
     from waitroom import WaitroomError  # noqa: PLC0415 - other commands start faster
 
     lines = ((number, line) for number, line in enumerate(file, start=1) if line.strip())
@@ -167,7 +167,7 @@ def _submit_lines(
 
 
 def _parse_job(number: int, line: bytes, target: str | None) -> Any:
-    """Return the job in a line. Raises BadValue."""
+    """Parse a line of a file of jobs. Raises BadValue."""
     if (job := read_object(line)) is None:
         raise BadValue(f"line {number}: write a JSON object")
     if not (named := job.get("target") or target):
@@ -176,8 +176,8 @@ def _parse_job(number: int, line: bytes, target: str | None) -> Any:
 
 
 def _print_result(client: Client, job: Job) -> None:
-    """Print the body of a job's result, as it came, or the permit of a called job. A terminal gets
-    only text."""
+    """Print the unchanged body of a job's result, or the permit of a called job. At a terminal,
+    print only text."""
     if job["state"] == State.CALLED:
         click.echo(job["permit"])
     elif result := job["result"]:
@@ -227,10 +227,8 @@ def show(client: Client, id_: str, *, is_body: bool, as_json: bool) -> None:
 
 
 def _filter_options(*, ended: bool | None = None) -> Callable[[Any], Any]:
-    """Return a decorator that adds the options that filter jobs.
-
-    `ended`: True if --state allows only final states, False if it allows only other states.
-    """
+    """Return a decorator that adds the options that filter jobs. --state allows only final states
+    if `ended` is True, only other states if it is False, and all states if it is None."""
     states = [s.value for s in State if ended is None or (s in ENDED_STATES) is ended]
     return combine(
         click.option("--target", metavar="NAME", help="Select only jobs of this target."),
@@ -258,7 +256,7 @@ def _build_query(filters: dict[str, str | None]) -> dict[str, str]:
     return {name: value for name, value in filters.items() if value}
 
 
-def _print_cancelled(job: dict[str, Any]) -> None:
+def _print_cancellation(job: dict[str, Any]) -> None:
     state = ": its call is being cut off" if job.get("aborting") else f" is {job['state']}"
     click.echo(f"{job['id']}{state}")
 
@@ -268,10 +266,8 @@ def _print_state(job: Job) -> None:
 
 
 def _bulk_command(*, ended: bool) -> Callable[[Any], Any]:
-    """Return a decorator for a command that changes jobs, chosen by ids or by filter options.
-
-    `ended`: True if the command is for jobs in a final state, False if it is for other jobs.
-    """
+    """Return a decorator for a command that changes jobs, chosen by ids or by filter options. If
+    `ended` is True, the jobs are in a final state; otherwise they are not."""
     return combine(
         jobs.command(),
         click.argument("ids", nargs=-1, metavar="[ID]…"),
@@ -287,7 +283,7 @@ def _bulk_command(*, ended: bool) -> Callable[[Any], Any]:
 def cancel(client: Client, /, ids: tuple[str, ...], **options: Any) -> None:
     """Cancel waiting jobs, and abort calls in progress if the target allows it. Select jobs by
     their ids or by options."""
-    _change_jobs(client, client.jobs.cancel, _print_cancelled, ids, options)
+    _change_jobs(client, client.jobs.cancel, _print_cancellation, ids, options)
 
 
 @_bulk_command(ended=True)
@@ -336,7 +332,7 @@ def _change_jobs(
 
 
 def _send_bulk(client: Client, verb: str, bodies: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Send each bulk request until it has changed all its jobs. Return the sum of the responses."""
+    """Repeat each bulk request until all its jobs are changed. Return the sum of the responses."""
     changed, skipped = 0, list[Any]()
     for body in bodies:
         page: dict[str, Any] = {"next": ""}
@@ -363,7 +359,7 @@ def _print_jobs(document: dict[str, Any]) -> None:
     for job in document["jobs"]:
         state, _, details = format_job(job).partition(", ")
         if state == State.COMPLETED and job["status"] and job["status"] // 100 != 2:
-            state = OTHER_ANSWER
+            state = OTHER_RESPONSE
         row = *(job[name] for name in ("id", "target", "owner")), job["created_at"][:19]
         rows.append((*row, job["status"], state, details))
     headings = "id", "target", "owner", "created", "http", "state", "about"
@@ -456,11 +452,10 @@ def wait_for_jobs(
 ) -> bool:
     """Show jobs until all have ended. Return False if any failed, expired or was cancelled.
 
-    Print a line for each change; at a terminal, only for each job that has ended, above a progress
-    bar. Of more than MAX_JOB_LINES jobs, print only failures and counts. `target`: the common
-    target of the jobs, if they have one, which is used to poll many jobs with few requests.
-    `until_called`: wait for an online job only until it is called, and print to standard error, so
-    that standard output has the result alone.
+    Print a line for each change. At a terminal, print a line only when a job ends, above a progress
+    bar. For more than MAX_JOB_LINES jobs, print only failures and counts. If all jobs have the same
+    `target`, many jobs are polled with few requests. With `until_called`, wait for an online job
+    only until it is called, and print to standard error, because the result is printed afterwards.
     """
     from rich import progress as rich  # noqa: PLC0415 - the other commands start faster
     from rich.console import Console  # noqa: PLC0415
@@ -476,7 +471,7 @@ def wait_for_jobs(
     )
 
     def show(id_: str, text: str, key: object) -> None:
-        """Print a line about a job, or about all jobs (""), if `key` has changed since the last."""
+        """Print a line about a job, or about all jobs (""), if `key` differs from the last line."""
         if last_shown.get(id_) != key:
             last_shown[id_] = key
             clock = "" if is_terminal else f"{datetime.now():%H:%M:%S} "  # noqa: DTZ005 - local
@@ -512,8 +507,8 @@ def wait_for_jobs(
 def _poll_jobs(
     client: Client, ids: list[str], target: str | None, *, is_first: bool
 ) -> dict[str, Job]:
-    """Return the jobs by id. If that fails, print the error and return no jobs. Raises
-    WaitroomError if this is the first poll, or if the error is permanent (4xx)."""
+    """Poll jobs, and return them by id. If a later poll fails, print the error and return {}.
+    Raises WaitroomError if the first poll fails, or if the error is permanent (4xx)."""
     from waitroom import RejectedError, WaitroomError  # noqa: PLC0415 - other commands start faster
 
     try:

@@ -17,16 +17,16 @@ NOT_GRANTED = 4
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 #: How long a command whose lease was lost may take to end after SIGTERM, in seconds.
 KILL_AFTER_S = 10.0
-#: How often to look whether the lease was lost, in seconds.
+#: The time between two checks whether the lease was lost, in seconds.
 _CHECK_S = 0.5
-#: The signals that a terminal sends to the command too.
+#: The signals that a terminal itself also sends to the command.
 _TERMINAL_SIGNALS = {signal.SIGINT, signal.SIGQUIT}
 _SIGNALS = {*_TERMINAL_SIGNALS, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
 
 
 class _Child:
-    """A command to run. Until it runs, a signal ends this process, which so leaves the lease's
-    queue. From then on, signals are for the command."""
+    """A command to run. Until it starts, a signal ends this process, which then leaves the queue of
+    the lease. Afterwards, signals are passed on to the command."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = command
@@ -34,7 +34,7 @@ class _Child:
         self._is_starting = False
         self._pending: list[int] = []
         for number in _SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup does
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup makes its command ignore it
                 signal.signal(number, self._handle)
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
@@ -58,7 +58,7 @@ class _Child:
 
 
 def _wait(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
-    """Return whether the command has ended within `timeout_s` seconds."""
+    """Return True if the command ends within `timeout_s` seconds."""
     try:
         process.wait(timeout_s)
     except subprocess.TimeoutExpired:
@@ -67,7 +67,7 @@ def _wait(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Send SIGTERM, and SIGKILL after KILL_AFTER_S."""
+    """Send SIGTERM and, if the command does not end within KILL_AFTER_S, SIGKILL."""
     process.terminate()
     if not _wait(process, KILL_AFTER_S):
         process.kill()
@@ -86,7 +86,7 @@ def run_with_lease(  # noqa: PLR0913 - the options of the command
     conflict_exit_code: int,
 ) -> int:
     """Run a command while holding a lease. Return its exit status. If the lease was lost before the
-    command ended, return 1 in place of 0. Raises WaitroomError."""
+    command ended, return 1 instead of 0. Raises WaitroomError."""
     from waitroom import LeaseLost, Queued, Refused  # noqa: PLC0415 - the other commands start faster
 
     name = f"{template}/{resource}"

@@ -11,7 +11,7 @@ from sidecar.cli.parsing import read_duration
 from sidecar.cli.replica_api import Client, build_api_path, read_pages
 from sidecar.cli.replica_client import ANY_TEXT, ReplicaGroup, ReplicaOptions, pass_client
 
-#: How often to try again to reach a replica that does not answer.
+#: The number of retries if no replica answers.
 RUN_RETRIES = 3
 _LEASES = "/v1/leases"
 

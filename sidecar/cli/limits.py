@@ -16,8 +16,7 @@ from sidecar.cli.replica_client import ANY_TEXT, ReplicaGroup
 
 #: The exit status if a limit refuses a call.
 REFUSED = 4
-#: How often a concurrency limit is asked again, in seconds, because a permit may be released at any
-#: moment.
+#: Seconds between two requests to a concurrency limit, whose permits are released at any time.
 _PERMIT_POLL_S = 0.5
 _LIMITS = "/v1/limits"
 
@@ -43,7 +42,7 @@ def list_limits(client: Client) -> Any:
 
 
 def _read_fields(key: str | None, fields: tuple[str, ...]) -> dict[str, str]:
-    """Return the fields of a key, or {"key": the whole key}."""
+    """Return the fields of a key, or the whole key as {"key": …}."""
     if key is not None and fields:
         raise click.UsageError("say either --key or fields")
     pairs = read_pairs(fields, "FIELD=VALUE, such as channel=wx")
@@ -88,7 +87,7 @@ def acquire(client: Client, /, name: str, fields: tuple[str, ...], **params: Any
     path, deadline_s = build_api_path(_LIMITS, name), time.monotonic() + wait_s
     poll_s = _PERMIT_POLL_S if wait_s and _is_concurrency(client, name) else math.inf
     while True:
-        # A list, because the response to one call that is refused would be an error.
+        # The call is sent in a list, because the refusal of a single call would raise an error.
         [decision] = client.request("POST", f"{path}/acquire", [call])
         if decision["outcome"] == "refused_alone":
             reason = "Redis is unavailable, and the limit refuses then (on_store_failure)"
@@ -97,11 +96,11 @@ def acquire(client: Client, /, name: str, fields: tuple[str, ...], **params: Any
         pause_s = retry_s if decision["allowed"] or math.isinf(retry_s) else min(retry_s, poll_s)
         has_time = time.monotonic() + pause_s <= deadline_s
         if decision["allowed"] and (has_time or not retry_s):
-            with _released_on_failure(client, path, decision):
+            with _release_on_failure(client, path, decision):
                 time.sleep(retry_s)
             return decision
         if not has_time:
-            with _released_on_failure(client, path, decision):
+            with _release_on_failure(client, path, decision):
                 hint = f"ask again after {retry_s:g} s"
                 if math.isinf(retry_s):
                     hint = f"the limit {decision['limit']} never allows a cost of {params['cost']}"
@@ -116,8 +115,8 @@ def _is_concurrency(client: Client, name: str) -> bool:
 
 
 @contextmanager
-def _released_on_failure(client: Client, path: str, decision: dict[str, Any]) -> Iterator[None]:
-    """Give the moment of a paced call back if the block is left by an exception."""
+def _release_on_failure(client: Client, path: str, decision: dict[str, Any]) -> Iterator[None]:
+    """Release the start time of a paced call if the block raises an exception."""
     try:
         yield
     except BaseException:

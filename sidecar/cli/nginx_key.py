@@ -13,7 +13,7 @@ from sidecar.cli.config import CONFIG, load_settings
 from sidecar.gate.nginx_key import build_key_file
 from sidecar.kit.files import atomic_write
 
-#: The paths of the nginx files that are Waitroom's own, which may use secure_link.
+#: Matches the paths of Waitroom's own nginx files, which may use secure_link.
 _OWN_PATHS = re.compile(r"(?:^|/)waitroom[^/]*/stamp\.conf$|(?:^|/)waitroom-stamp[^/]*\.conf$")
 _SECURE_LINK = re.compile(
     r"^[^#\n]*(?:\bsecure_link(?:_md5|_secret)?\s|\$secure_link\b)", re.MULTILINE
@@ -60,7 +60,7 @@ def nginx_key(file: str, path: str | None, force: bool) -> None:
 
 
 def _find_secure_link(folder: Path) -> Path | None:
-    """Find a file in a folder or its subfolders that uses secure_link and is not Waitroom's."""
+    """Find a file below a folder that uses secure_link and is not Waitroom's. Return it or None."""
     for path in sorted(folder.rglob("*")):
         if _OWN_PATHS.search(path.as_posix()):
             continue

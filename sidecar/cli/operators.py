@@ -51,7 +51,7 @@ def hash_password() -> None:
         password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     else:
         password = sys.stdin.readline()
-    password = password.strip()  # The log-in form strips it in the same way.
+    password = password.strip()  # The log-in form strips the password too.
     if len(password) < MIN_PASSWORD_LENGTH:
         raise click.UsageError(f"the password has fewer than {MIN_PASSWORD_LENGTH} characters")
     click.echo(HASHER.hash(password))

@@ -17,12 +17,12 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 class CommandGroup(click.Group):
     """A group whose help shows the first sentence of each command's help, however long it is."""
 
-    #: The names of the commands, by the headings of the help. Empty: all are under "Commands".
+    #: The names of the commands, by the help's headings. If empty, all are under "Commands".
     sections: Mapping[str, Sequence[str]] = {}
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         names = self.list_commands(ctx)
-        width = max(map(len, names))  # of all sections, so that their summaries are aligned
+        width = max(map(len, names))  # the same for all sections, to align their summaries
         for heading, section in (self.sections or {"Commands": names}).items():
             commands = ((name, self.get_command(ctx, name)) for name in section)
             with formatter.section(heading):
@@ -60,10 +60,8 @@ def print_table(
     *,
     styles: Mapping[str, str] | None = None,
 ) -> None:
-    """Print aligned columns to a terminal, or tab-separated fields to a file or a program.
-
-    `styles`: the colours of cells, by the text of a cell.
-    """
+    """Print aligned columns to a terminal, or tab-separated fields to a file or a program. `styles`
+    maps the text of a cell to a colour."""
     if not sys.stdout.isatty():
         for row in (headings, *rows):
             click.echo("\t".join(map(format_cell, row)))
@@ -84,8 +82,8 @@ def print_table(
 
 
 def print_acts(acts: Iterable[Mapping[str, Any]], *more: str) -> None:
-    """Print a row for each action of operators, with the columns `more` too. Changes of settings
-    are put in words."""
+    """Print a row for each action of an operator, with additional columns `more`. Describe changes
+    of settings in words."""
     columns = "at", *more, "by", "what", "visitor", "detail"
     changes = {"change", "undo"}
     rows = (
@@ -131,7 +129,7 @@ def print_changes(document: Any) -> None:
 
 
 def print_result(show: Callable[[Any], object]) -> Callable[[Callable[P, Any]], Callable[P, None]]:
-    """Decorate a command to print the object that it returns: as JSON with --json, or by `show`."""
+    """Decorate a command to print the object that it returns, with `show`, or as JSON (--json)."""
 
     def decorate(command: Callable[P, Any]) -> Callable[P, None]:
         @functools.wraps(command)

@@ -12,7 +12,7 @@ from sidecar.cli.parsing import read_pairs
 
 
 class _PageGroup(CommandGroup):
-    """A group that reads an argument that is no command's name as the file for `nginx`."""
+    """A group that passes an argument that is not a command's name to `nginx`, as its file."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

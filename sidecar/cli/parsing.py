@@ -20,7 +20,7 @@ def read_duration(
 
 
 def read_pairs(texts: Iterable[str], form: str, separator: str = "=") -> dict[str, str]:
-    """Parse texts such as NAME=VALUE. Raises UsageError, which tells how to write them (`form`)."""
+    """Parse texts such as NAME=VALUE. Raises UsageError, which shows the correct `form`."""
     pairs = {text: text.partition(separator) for text in texts}
     if wrong := [text for text, (name, sign, _) in pairs.items() if not sign or not name.strip()]:
         raise click.UsageError("\n".join(f"{text}: write {form}" for text in wrong))

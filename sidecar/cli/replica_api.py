@@ -23,8 +23,8 @@ def build_api_path(root: str, *names: str) -> str:
 def read_pages(
     client: Client, path: str, items: str, *, limit: int | None = None, **query: str
 ) -> dict[str, Any]:
-    """Read a list from the API page by page. Return the last page, with the items of all pages but
-    at most `limit`, under the key `items`."""
+    """Read a list from the API page by page, up to `limit` items. Return the last page, with the
+    items of all pages under the key that `items` names."""
     page: dict[str, Any] = {"next": ""}
     rows: list[Any] = []
     while page["next"] is not None and (limit is None or len(rows) < limit):
@@ -37,7 +37,7 @@ def read_pages(
 
 
 def format_error(error: "waitroom.WaitroomError", address: str = "", source: str = "") -> str:
-    """Format an error of the client. `source`: the file or variable that the token came from."""
+    """Format an error of the client. `source` is the file or variable that has the token."""
     problem = getattr(error, "problem", None)
     if problem is None or not (problem.title or address):
         return str(error)
@@ -52,6 +52,6 @@ def format_error(error: "waitroom.WaitroomError", address: str = "", source: str
         detail = f"{detail} The token came from {source}.".strip()
     elif problem.status == 404 and not detail:
         detail = "Is that the ops listener (not edge_listen) of a replica of this version?"
-    if problem.status == 422 and problem.errors:  # they say what is wrong, and the title does not
+    if problem.status == 422 and problem.errors:  # the errors say more than the title
         return "\n".join([*problem.errors, *([detail] if detail else [])])
     return "\n".join([": ".join(text for text in (problem.title, detail) if text), *problem.errors])

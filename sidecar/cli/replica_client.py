@@ -24,8 +24,8 @@ from sidecar.kit.errors import InputError
 from sidecar.settings.file import DEFAULT_FILE, SYSTEM_FILE, find_file
 
 _UNIX, _SYSTEM_DIR = "unix:", SYSTEM_FILE.parent
-#: The context settings of a command with an argument that may begin with a hyphen. -c is read as
-#: --config, a long option, so that only the word -c is the option and -cabin is an argument.
+#: The context settings of a command with an argument that may begin with a hyphen. They make -c a
+#: long option, so that -cabin is an argument.
 ANY_TEXT: dict[str, Any] = {
     "ignore_unknown_options": True,
     "help_option_names": ["--help"],
@@ -175,7 +175,7 @@ def _check_token(name: str, token: str) -> str:
 
 
 def _store_option(context: click.Context, option: click.Parameter, value: str | None) -> None:
-    """Store an option in ReplicaOptions. One after the command's name overrides one before it."""
+    """Store an option in ReplicaOptions. The last one overrides one before the command's name."""
     options = context.ensure_object(ReplicaOptions)
     if value is not None:
         setattr(options, str(option.name), value)
@@ -225,9 +225,9 @@ class ReplicaGroup(SettingsGroup):
     ) -> Callable[[Callable[..., Any]], click.Command]:
         """Decorate a function as a command that prints the JSON object that the function returns.
 
-        With --json, it prints JSON. Otherwise `show` is a function that prints the object, or a
-        text with {placeholders} for its members. The decorated function gets a client of the
-        replica and `arguments`.
+        With --json, the command prints JSON. Otherwise it calls `show` to print the object, or
+        prints the text `show`, in which {placeholders} name members of the object. The decorated
+        function gets a client of the replica and `arguments`.
         """
 
         def show_text(document: dict[str, Any]) -> None:

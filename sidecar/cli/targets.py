@@ -22,7 +22,7 @@ def _format_row(target: dict[str, Any]) -> tuple[object, ...]:
     settings, mean_s = target["settings"], target["mean_seconds"]
     return (
         target["name"],
-        target.get("state", ""),  # A replica of version 0.1.0 sends none.
+        target.get("state", ""),  # A replica of version 0.1.0 sends no state.
         target["waiting"] + target["later"],
         f"{target['running']} of {settings['concurrency']}",
         f"{settings['rate']} / {settings['window']:g} s" if settings["rate"] else "none",
@@ -67,7 +67,7 @@ def set_(client: Client, name: str, changes: tuple[str, ...]) -> Any:
 
 
 def _read_value(setting: str, text: str) -> str:
-    """Return the text of a value, which is in a file if it is written as @FILE."""
+    """Return the text of a value. If it is @FILE, read the text from the file."""
     if not text.startswith("@"):
         return text
     try:

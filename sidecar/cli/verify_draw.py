@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
     from sidecar.lottery.commitment import PublishedDraw, SavedDraw
 
-#: The limits of one request: places, duration in seconds, and bytes of the response.
+#: The limits of one request: the number of places, the seconds, and the bytes of the response.
 _PAGE_SIZE = 10_000
 _TIMEOUT_S = 30
 _MAX_RESPONSE_BYTES = 4_000_000
-#: How many places are read, and how many characters of a server's text are shown.
+#: The maximum number of places to read, and of characters to show of a text from a server.
 _MAX_PLACES = 5_000_000
 _MAX_SHOWN = 300
-#: The maximum number of requests for a draw, one per second, until the replica has its digest.
+#: The maximum number of requests, one per second, until the replica has computed a draw's digest.
 _ATTEMPTS = 30
 _URL_HINT = "write the whole address, https://…"
 _NOT_A_DRAW = "this is no draw as a room publishes it"
@@ -207,7 +207,7 @@ def _read_draw(file: str) -> "SavedDraw":
 
 
 def _validate_draw(document: Any, source: str) -> "SavedDraw":
-    """Validate a draw from a URL or file, `source`. Raises ClickException with the first errors."""
+    """Validate a draw. `source` is its URL or file. Raises ClickException with the first errors."""
     from pydantic import ValidationError  # noqa: PLC0415
 
     from sidecar.kit.setting_types import describe_problems  # noqa: PLC0415

@@ -22,7 +22,7 @@ STYLES = {
     **dict.fromkeys(("not taken", "failed"), "red"),
     "retrying": "yellow",
 }
-#: The states of webhooks that a table calls otherwise.
+#: The texts that a table shows in place of two states.
 STATES = {"unused": "nothing sent", "failing": "not delivered"}
 _WEBHOOKS = "/admin/webhooks"
 
@@ -144,7 +144,7 @@ def test(options: ReplicaOptions, names: tuple[str, ...], *, as_json: bool) -> N
 async def _send_tests(
     settings: Settings, names: tuple[str, ...]
 ) -> "dict[str, tuple[PostResult, float]]":
-    """Test all webhooks at the same time. Return the result and duration in seconds by webhook."""
+    """Test all webhooks at the same time. Return the results and seconds, by a webhook's name."""
     from sidecar.webhooks.model import create_test_notice  # noqa: PLC0415 - faster start
     from sidecar.webhooks.sender import open_session, send_notice  # noqa: PLC0415
 

@@ -30,7 +30,7 @@ CLOCK_TOLERANCE_S = 30
 
 
 def check_site(visit: Visit) -> Iterator[Finding]:
-    """Check that the site responds, and at the requested URL."""
+    """Check that the site responds, and does not redirect to another URL."""
     page, error = visit.page.with_user(None), visit.prefetch.error
     if not visit.prefetch.status:
         name = "untrusted" if "certificate" in error else "silent"
@@ -72,7 +72,7 @@ def check_replicas(visit: Visit) -> Iterator[Finding]:
 
 
 def check_room(visit: Visit) -> Iterator[Finding]:
-    """Check that the sidecar has the room that nginx names, and that --room names the same."""
+    """Check that the sidecar has the room that nginx names, and that --room names the same room."""
     option = visit.options.room
     if visit.unknown_room is not None:
         yield get_finding(
@@ -86,15 +86,15 @@ def check_room(visit: Visit) -> Iterator[Finding]:
 
 
 def check_changes(visit: Visit) -> Iterator[Finding]:
-    """Check that no setting of the room was changed at run time, which outlives restarts."""
-    for what, back in visit.changed:
+    """Report settings of the room that were changed at run time. Such changes outlive restarts."""
+    for what, back in visit.changes:
         yield get_finding("changed", what=what, back=back)
 
 
 def check_site_reports(visit: Visit) -> Iterator[Finding]:
     """Check that nginx reports the responses of the site behind an adaptive room."""
-    if visit.unheard:
-        yield get_finding("unheard", room=visit.room, inside=visit.unheard)
+    if visit.unreported:
+        yield get_finding("unheard", room=visit.room, inside=visit.unreported)
 
 
 def check_store(visit: Visit) -> Iterator[Finding]:
@@ -162,7 +162,7 @@ def check_error_pages(visit: Visit) -> Iterator[Finding]:
 
 
 def check_other_origins(visit: Visit) -> Iterator[Finding]:
-    """Check that scripts that may read the site's responses (CORS) may read the room's too."""
+    """Check that the room's responses allow other origins (CORS) if the site's responses do."""
     header = "Access-Control-Allow-Origin"
     is_inside = visit.revisit.status and not visit.revisit.is_of_gate
     if is_inside and header in visit.revisit.headers and header not in visit.prefetch_json.headers:
@@ -244,7 +244,7 @@ def _matches_origin(source: str, page: URL) -> bool:
 
 
 def check_cookie_presence(visit: Visit) -> Iterator[Finding]:
-    """Check that visitors get a cookie. Without it, each request counts as a new visitor's."""
+    """Check that visitors get a cookie. Without it, each request counts as a new visitor."""
     first, joined = visit.first, visit.join
     if first.cookie is not None or visit.room_of_gate is None or visit.unknown_room is not None:
         return
@@ -328,7 +328,7 @@ def check_heartbeat(visit: Visit) -> Iterator[Finding]:
 
 
 def check_recognition(visit: Visit) -> Iterator[Finding]:
-    """Check that the gate lets an admitted visitor pass by the cookie."""
+    """Check that the gate recognises an admitted visitor by the cookie."""
     last_state = visit.heartbeats[-1].document.get("state") if visit.heartbeats else None
     is_known = visit.revisit.cookie is None and not visit.revisit.is_of_gate
     if visit.revisit.status and visit.first.cookie and last_state == "admitted" and not is_known:
@@ -458,8 +458,7 @@ def check_leaving(visit: Visit) -> Iterator[Finding]:
 
 # The report ---------------------------------------------------------------------------------------
 
-#: All checks, in the order of this file, which is that of the report. The findings of a check may
-#: explain those after it.
+#: All checks, in the order of this file and of the report. A finding may explain later ones.
 CHECKS: tuple[Callable[[Visit], Iterator[Finding]], ...] = tuple(
     check for name, check in globals().items() if name.startswith("check_")
 )

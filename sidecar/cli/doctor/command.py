@@ -55,8 +55,8 @@ def doctor(
 
 
 def _read_public_url(path: str | None, room: str | None) -> str:
-    """Read the address of a site in the settings: of this room or, if `room` is None, of the first
-    one that has an address. Secrets are not needed. Raises UsageError if there is none."""
+    """Read the public_url of a room from the settings. If `room` is None, read that of the first
+    room that has one. Secrets are not needed. Raises UsageError if there is no public_url."""
     from sidecar.settings.model import Settings  # noqa: PLC0415
     from sidecar.settings.values import read_values  # noqa: PLC0415
 

@@ -18,7 +18,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check has found, and how to fix it."""
+    """The result of a check, and how to fix the problem."""
 
     level: Level
     what: str
@@ -41,7 +41,7 @@ def get_finding(name: str, /, **values: object) -> Finding:
 def format_findings(
     findings: Sequence[Finding], *, columns: int, add_colour: Callable[[str, str], str]
 ) -> str:
-    """Format findings, each with its fix, and a summary, wrapped to `columns` (0: not wrapped)."""
+    """Format findings with their fixes, and a summary. Wrap lines at `columns`, unless it is 0."""
     lines = []
     for finding in findings:
         label = add_colour(f"{finding.level:<{_WIDTH}}", _COLOURS[finding.level])

@@ -70,7 +70,7 @@ class SiteResponse:
 
     @cached_property
     def stamp_cookie(self) -> SetCookie | None:
-        """Return the stamp cookie, with which nginx admits without asking the sidecar, or None."""
+        """Return the cookie with which nginx admits visitors without the sidecar, or None."""
         cookies = self._read_cookies()
         return next((cookie for cookie in cookies if cookie.name == STAMP_COOKIE), None)
 

@@ -2,7 +2,7 @@
 
 Most requests are prefetches. The gate (nginx asking the sidecar) refuses a prefetch without giving
 it a place, so the doctor sees the gate even if the room is not full. Two requests without a cookie
-are no prefetches. They may get places in the room, which the doctor releases at the end.
+are not prefetches. They may get places in the room, which the doctor releases at the end.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from yarl import URL
 from sidecar.cli.doctor.site_response import SiteResponse
 from sidecar.cli.replica_api import Room
 from sidecar.cli.replica_client import ReplicaOptions
-from sidecar.cli.rooms.changed import find_changed, read_rooms
+from sidecar.cli.rooms.changed import describe_changes, read_rooms
 from sidecar.kit.egress import open_session
 from sidecar.kit.names import SEPARATOR
 from sidecar.visitors.tokens import COOKIE_PREFIX
@@ -34,7 +34,7 @@ NO_ROOM = "waitroom-doctor"
 ASSETS = ("waiting.js", "waiting.css", "logo.svg", "i18n/en.json")
 #: Paths of the ops listener. On the site's own port, the site itself must answer them.
 OPS_PATHS = ("/metrics", "/admin/rooms")
-#: Top-level folders of sites that often are not protected by a room.
+#: Top-level folders that a room often does not protect.
 FOLDERS = ("health", "assets", "static", "webhooks", "api")
 #: Spellings of a page's path, made from a folder and the path. nginx may serve such a path from the
 #: folder, without a room, and the application may still respond with the page.
@@ -46,7 +46,7 @@ FALSE_ADDRESS = "203.0.113.77"
 #: The number of polls with the cookie. nginx distributes them over the replicas in turn.
 COOKIE_POLLS = 3
 #: The number of further polls, sent to reach every replica. On a busy site each poll reaches a
-#: random replica, so of two replicas, one is missed in 1 of 128 visits.
+#: random replica, so that 1 of 128 visits reaches only one of two replicas.
 MORE_POLLS = 6
 
 _MAX_REDIRECTS = 5
@@ -91,7 +91,7 @@ class Options:
 
 @dataclass
 class Visit:
-    """The responses that a site gave in one visit, and what is known about the site."""
+    """The responses of a site in one visit, and other facts about the site."""
 
     requested: URL
     options: Options
@@ -114,16 +114,16 @@ class Visit:
     front: SiteResponse = _NOTHING
     #: The waiting page: `prefetch`, or the page to which it redirects.
     waiting: SiteResponse = _NOTHING
-    #: The status document, the one for a client that claims FALSE_ADDRESS, and MORE_POLLS others.
+    #: The responses to a poll, to one that claims FALSE_ADDRESS, and to MORE_POLLS further polls.
     poll: SiteResponse = _NOTHING
     false_address: SiteResponse = _NOTHING
     more_polls: list[SiteResponse] = field(default_factory=list)
     assets: dict[str, SiteResponse] = field(default_factory=dict)
     join: SiteResponse = _NOTHING
     heartbeats: list[SiteResponse] = field(default_factory=list)
-    #: The response for the page when the first visitor returns with the cookie.
+    #: The response to the first visitor's second request for the page, with the cookie.
     revisit: SiteResponse = _NOTHING
-    #: The response for the page when the first visitor returns with the stamp cookie too.
+    #: The response to the first visitor's third request, with the stamp cookie too.
     stamp_visit: SiteResponse = _NOTHING
     #: What replicas report about nginx's key, with which nginx verifies stamp cookies.
     nginx_keys: set[str] = field(default_factory=set)
@@ -137,13 +137,13 @@ class Visit:
     #: The responses to `prefetch` and `poll` sent again at the end, to detect a cache.
     late_prefetch: SiteResponse = _NOTHING
     late_poll: SiteResponse = _NOTHING
-    #: The error of each unreachable replica, by address, if nginx is on this machine.
+    #: The error of each unreachable replica, by address. Empty if nginx is on another machine.
     unreachable_replicas: dict[str, str] = field(default_factory=dict)
-    #: Each setting of the room that was changed at run time, and the command that takes it back, if
-    #: the site and its token are on this machine.
-    changed: list[tuple[str, str]] = field(default_factory=list)
-    #: How many visitors are inside an adaptive room for which nginx reports no response.
-    unheard: int = 0
+    #: Each setting of the room that was changed at run time, and the command that undoes the
+    #: change. Empty if the site or its token is on another machine.
+    changes: list[tuple[str, str]] = field(default_factory=list)
+    #: The number of visitors inside an adaptive room if nginx reports none of the site's responses.
+    unreported: int = 0
     #: The folder in which nginx on this machine caches the sidecar's verdicts. None if unknown.
     verdict_folder: Path | None = None
 
@@ -228,7 +228,7 @@ async def visit_site(
         is_private=True,
         verify=options.verify,
         auto_decompress=True,
-        middlewares=(),  # a GET may be sent again after the connection broke
+        middlewares=(),  # aiohttp may repeat a GET after the connection breaks
         headers={"User-Agent": "Mozilla/5.0 (compatible; waitroom-doctor)"},
         timeout=aiohttp.ClientTimeout(options.timeout_s),
     ) as session:
@@ -248,8 +248,8 @@ async def visit_site(
             if settings or visit.is_loopback:
                 rooms = await asyncio.to_thread(read_rooms, ReplicaOptions())
                 named = [room for room in rooms if room["room"] == visit.room]
-                visit.changed = [change for room in named for change in find_changed(room)]
-                visit.unheard = sum(map(_count_unheard, named))
+                visit.changes = [change for room in named for change in describe_changes(room)]
+                visit.unreported = sum(map(_count_unreported, named))
             visit.late_prefetch = await client.get(visit.page, _BROWSER, _PREFETCH)
             visit.late_poll = await client.get(visit.status_url.with_query(client="1"), _JSON)
         finally:
@@ -362,8 +362,8 @@ async def _get_endpoints(client: _Client, visit: Visit) -> None:
 
 
 async def _get_odd_paths(client: _Client, visit: Visit) -> None:
-    """Request the front controller, missing files in FOLDERS, and ODD_SPELLINGS of the page's
-    path, except in a folder where even a missing file gets a 200."""
+    """Request the front controller, a missing file in each of FOLDERS, and ODD_SPELLINGS of the
+    page's path. Skip the spellings for a folder where the missing file gets a 200."""
     page = visit.page.raw_path.removeprefix("/")
     if visit.prefetch.is_of_gate:
         visit.front = await client.get(visit.page.join(URL(FRONT_CONTROLLER)), _BROWSER, _PREFETCH)
@@ -408,9 +408,9 @@ async def _find_unreachable_replicas(settings: str) -> dict[str, str]:
     return errors
 
 
-def _count_unheard(room: Room) -> int:
-    """Return how many visitors, beside the doctor's, are inside an adaptive room of which nginx
-    reports no response. A site that says little is no reason to worry."""
+def _count_unreported(room: Room) -> int:
+    """Return how many visitors, except the doctor's own two, are inside an adaptive room if nginx
+    reports none of its site's responses. Return 0 otherwise."""
     site = room.get("site")
     return max(0, room["active"] - 2) if site and not site["responses"] else 0
 

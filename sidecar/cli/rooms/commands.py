@@ -12,7 +12,7 @@ from sidecar.cli.output import print_acts, print_changes, print_json, print_tabl
 from sidecar.cli.parsing import parse_value, read_pairs
 from sidecar.cli.replica_api import Client, Visitor, build_api_path
 from sidecar.cli.replica_client import ANY_TEXT, ReplicaGroup
-from sidecar.cli.rooms.changed import format_cap, format_changed
+from sidecar.cli.rooms.changed import format_cap, format_changes
 from sidecar.cli.rooms.events import format_document
 from sidecar.cli.rooms.export_file import export_room, import_room
 from sidecar.cli.rooms.watch import STATE_STYLES, format_rows, format_state, watch
@@ -38,8 +38,8 @@ def _print_rooms(document: dict[str, Any]) -> None:
         rows += [(*figures, format_cap(room), wait), *lines]
     headings = "room", "state", "waiting", "inside", "cap", "wait"
     print_table(headings, rows, styles=STATE_STYLES)
-    for line in itertools.chain.from_iterable(map(format_changed, document["rooms"])):
-        click.echo(line, err=True)  # a pipe gets the table alone
+    for line in itertools.chain.from_iterable(map(format_changes, document["rooms"])):
+        click.echo(line, err=True)  # standard output has only the table
 
 
 @rooms.reply_command(_print_rooms, name="list")

@@ -66,8 +66,8 @@ def _format_event(event: dict[str, Any], next_event: dict[str, Any] | None) -> l
 
 
 def _get_step_label(step: dict[str, Any]) -> str:
-    """Return the label of an event's step. A step `closes_at` after which the room is open ends the
-    event, but does not close the room."""
+    """Return the label of an event's step. If the room is open after the step `closes_at`, the step
+    ends the event but does not close the room."""
     name = step["step"]
     return "ends" if name == "closes_at" and step["phase"] == "open" else _STEP_LABELS[name]
 

@@ -78,7 +78,7 @@ def import_room(options: ReplicaOptions, room: str, file: IO[bytes]) -> None:
     The room is paused during the import, and then gets the run-time settings in the file. Visitors
     already in the room stay. A repeated import is safe. Both sides need the same secret_keys.
     """
-    if not file.seekable():  # a pipe
+    if not file.seekable():  # for example a pipe
         pipe, file = file, tempfile.TemporaryFile()  # noqa: SIM115 - the context closes it
         click.get_current_context().with_resource(file)
         shutil.copyfileobj(pipe, file)

@@ -68,7 +68,7 @@ Samples = dict[str, deque[Sample]]
 
 @dataclass(frozen=True)
 class Poll:
-    """The rooms at the last successful poll. `error`: why the polls after it have failed."""
+    """The rooms at the last successful poll, and the error of the polls that have failed since."""
 
     rooms: Sequence[Room] = ()
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -155,7 +155,7 @@ def format_state(room: Room) -> str:
 
 
 def _format_event(room: Room) -> str:
-    """Format the event for which a room is not open yet. Return "" if there is none."""
+    """Format the current or next event of a room that is not open. Return "" if there is none."""
     if room["phase"] == "open":
         return ""
     return room["event"] or (f"next: {room['coming']}" if room["coming"] else "")
@@ -177,8 +177,8 @@ def add_sample(samples: Samples, room: Room, now_s: float) -> None:
 
 
 def calculate_rates(samples: Sequence[Sample]) -> dict[str, float]:
-    """Calculate how many visitors per minute were admitted, left and gave up waiting. Return no
-    rates if there are fewer than two samples."""
+    """Calculate how many visitors per minute were admitted, left and gave up waiting. Return {} if
+    there are fewer than two samples."""
     from sidecar.rooms.statistics import ABANDONMENTS, compute_growth  # noqa: PLC0415
 
     recent = [sample for sample in samples if sample.at_s >= samples[-1].at_s - RATE_S]
@@ -254,7 +254,7 @@ class _Screen:
         self._log_due_s = 0.0
 
     def show(self, polls: Iterator[Poll]) -> None:
-        """Draw polls on the alternate screen. At the end, print the last on the normal screen."""
+        """Draw each poll on the alternate screen. Then print the last one on the normal screen."""
         from rich.live import Live  # noqa: PLC0415
 
         # SIGTERM alone would leave the terminal on the alternate screen.
@@ -302,7 +302,7 @@ class _Screen:
             text = f"No figures since {format_time(since)} ({failing_s:.0f} s): {poll.error}"
             parts.append(Text(text, "red"))
             parts.append(f"The figures below are of {format_time(poll.at)}. Trying again.")
-        # Copied, because rich's Live draws in another thread while samples are added.
+        # Copy the samples, because rich's Live draws in another thread while samples are added.
         samples = [tuple(self._samples[room["room"]]) for room in poll.rooms]
         rooms = [_format_room(*pair, width) for pair in zip(poll.rooms, samples, strict=True)]
         is_table = width >= _MIN_TABLE_WIDTH
@@ -316,8 +316,8 @@ class _Screen:
         return Group(*parts, self._draw_log(height - len(lines) - 1, is_table=is_table))
 
     def _draw_log(self, max_entries: int, *, is_table: bool) -> "Table":
-        """Draw the log of operators' actions. `is_table`: the terminal is wide enough for a table,
-        so that the first columns may be wider."""
+        """Draw the log of operators' actions. If the terminal is wide enough for a table
+        (`is_table`), the first columns are wider."""
         from rich.table import Table  # noqa: PLC0415
 
         log = Table.grid(padding=(0, 2, 0, 0))
@@ -339,7 +339,7 @@ class _Screen:
 def _format_room(
     room: Room, samples: Sequence[Sample], width: int
 ) -> "list[dict[str, str | Text]]":
-    """Format figures of a room and each sub-queue by heading. Omit headings that exceed `width`."""
+    """Format figures of a room and of each sub-queue by heading. Omit those that exceed `width`."""
     from rich.text import Text  # noqa: PLC0415
 
     word, event = format_state(room), _format_event(room)

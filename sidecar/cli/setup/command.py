@@ -27,7 +27,7 @@ from sidecar.cli.setup.files import (
     create_first_files,
     read_shipped_files,
     write_once,
-    write_shipped,
+    write_shipped_files,
 )
 from sidecar.cli.setup.platforms import PLATFORMS, Platform, find_platform
 from sidecar.kit.extras import PIPX_INSTALL, find_source
@@ -87,9 +87,9 @@ class Destination:
     root: Path
     dry_run: bool
 
-    def write_shipped(self) -> list[tuple[str, Outcome]]:
+    def write_shipped_files(self) -> list[tuple[str, Outcome]]:
         files = read_shipped_files(_PROGRAM, self.platform)
-        return write_shipped(self.root, files, dry_run=self.dry_run)
+        return write_shipped_files(self.root, files, dry_run=self.dry_run)
 
     def write_and_report(self, write: Callable[[], list[tuple[str, Outcome]]]) -> set[Outcome]:
         """Call `write`, print each file and its outcome, and return the distinct outcomes.
@@ -219,7 +219,7 @@ def init(  # noqa: PLR0913 - one per option
         )
         if destination.is_docker:
             files.append(create_compose_file(root))
-        return write_once(root, files, dry_run=dry_run) + destination.write_shipped()
+        return write_once(root, files, dry_run=dry_run) + destination.write_shipped_files()
 
     destination.write_and_report(write)
     if not dry_run:
@@ -239,7 +239,7 @@ def update_files(destination: Destination) -> None:
     folder = destination.root / NGINX
     if not folder.is_dir():
         raise click.ClickException(f"there is no {folder}; waitroom init writes it")
-    outcomes = destination.write_and_report(destination.write_shipped)
+    outcomes = destination.write_and_report(destination.write_shipped_files)
     if not destination.dry_run and outcomes & {"new", "updated"}:
         click.echo(f"\nNow let nginx read them: {destination.platform.reload}")
 
@@ -270,8 +270,8 @@ def _find_redis_problem(store: str) -> str:
 
 
 def _format_edit(file: Path | None, room: str, platform: Platform) -> tuple[str, ...]:
-    """Format the lines that a site's nginx file lacks, by block. If no file was named, format those
-    that any site needs."""
+    """Format the lines that a site's nginx file lacks, by block. If `file` is None, format the
+    lines that every site needs."""
     if file is None:
         return (
             f"Add three lines to {platform.site_file}:",

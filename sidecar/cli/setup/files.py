@@ -88,8 +88,8 @@ def create_first_files(
 ) -> list[File]:
     """Create the files that updates do not replace: settings, secrets, addresses of replicas.
 
-    `keys`: the existing secret_keys; if it is empty, create a key. `has_settings`: True if a
-    settings file exists. It then has the URL of Redis, so no file for the URL is created.
+    If `keys`, the existing secret_keys, is empty, create a key. If a settings file exists
+    (`has_settings`), it has the URL of Redis, so create no file for the URL.
     """
     keys = keys or [secrets.token_hex(32)]
     has_password = bool(urlsplit(room.store).password)
@@ -159,7 +159,9 @@ def write_once(root: Path, files: Iterable[File], *, dry_run: bool) -> list[tupl
     return outcomes
 
 
-def write_shipped(root: Path, files: Iterable[File], *, dry_run: bool) -> list[tuple[str, Outcome]]:
+def write_shipped_files(
+    root: Path, files: Iterable[File], *, dry_run: bool
+) -> list[tuple[str, Outcome]]:
     """Replace the shipped files of the previous version. Raises OSError.
 
     Keep a file that the user has edited, and write the new version beside it with NEW_SUFFIX.

@@ -8,8 +8,8 @@ from typing import Any
 _PASS_DIRECTIVES = {"proxy_pass", "fastcgi_pass", "uwsgi_pass", "scgi_pass", "grpc_pass"}
 _SERVER_INCLUDE = "include waitroom/server.conf;"
 _LOCATION_INCLUDE = "waitroom/location.conf"
-#: Directives that, in a location, cancel the same directives of the server block. The value is the
-#: include that repeats Waitroom's own ones in the location.
+#: Directives that, in a location, cancel the same directives of the server block. Each value is the
+#: include that repeats Waitroom's directives in the location.
 _REPEATED_BY = {"add_header": "waitroom/headers.conf", "error_page": "waitroom/errors.conf"}
 #: Locations that need no room, because only programs request them or they only serve files.
 _PATHS_WITHOUT_ROOM = {
