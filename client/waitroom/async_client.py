@@ -22,8 +22,8 @@ from waitroom.limits import (
 from waitroom.rooms import AsyncRooms
 from waitroom.wire import AcquireCall, Document, OpenResponse, Replica, Request, Response, Wire
 
-MAX_BATCH_SIZE = 100  # calls in one request
-MAX_REQUESTS = 8  # concurrent requests for each limit
+#: For each limit: the maximum number of calls in one request, and of concurrent requests.
+MAX_BATCH_SIZE, MAX_REQUESTS = 100, 8
 
 Params = ParamSpec("Params")
 Returned = TypeVar("Returned")

@@ -30,7 +30,7 @@ class SyncCore(Core):
         self._open_connections()
 
     async def send(self, request: Request, replica: Replica) -> Response | OpenResponse:
-        if self._pid != os.getpid():  # after a fork, the connections are the parent's
+        if self._pid != os.getpid():  # after a fork, the connections belong to the parent
             self._open_connections()
         return await self._transport.send(request, replica)
 

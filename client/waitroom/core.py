@@ -37,7 +37,7 @@ class Core(ABC):
     def __init__(self, wire: Wire, retries: int) -> None:
         self.wire = wire
         self.retries = retries
-        #: Index of the replica to try first: the one that answered last.
+        #: The index of the replica to try first, which is the one that answered last.
         self.preferred = 0
 
     @abstractmethod

@@ -29,9 +29,8 @@ from waitroom.wire import OpenResponse, Request, Response, build_path
 
 #: The states in which a job has ended, or was called and waits for its client.
 AWAITED_STATES = frozenset({"called", "completed", "failed", "expired", "cancelled"})
-#: The maximum duration of a long poll, in seconds.
-POLL_S = 20
-POLL_SEVERAL_S = 2  # if one long poll cannot include all jobs
+#: The maximum duration of a long poll, in seconds: for up to MAX_AWAITED jobs, and for more jobs.
+POLL_S, POLL_SEVERAL_S = 20, 2
 #: The maximum number of jobs that one long poll waits for.
 MAX_AWAITED = 1000
 #: The maximum number of jobs in one request of submit_many, and the maximum size of their list.
@@ -288,7 +287,7 @@ class AsyncJobs:
         finally:
             try:
                 is_lost = _is_ended_by_replica(await self.done(id_))
-            except WaitroomError as error:  # the permit expires by itself
+            except WaitroomError as error:  # the permit expires anyway
                 log.warning("the permit of job %s is not given back: %s", id_, error)
                 is_lost = isinstance(error, RejectedError) and error.status == 409
         if is_lost:
@@ -347,7 +346,7 @@ def _split_into_requests(bodies: Iterable[dict[str, Any]]) -> Iterator[list[dict
     part: list[dict[str, Any]] = []
     part_size = 0
     for body in bodies:
-        size = len(json.dumps(body, separators=(",", ":"))) + 1  # bytes, with a comma
+        size = len(json.dumps(body, separators=(",", ":"))) + 1  # 1 is for a comma
         if part and (len(part) == MAX_SUBMITTED or part_size + size > MAX_SUBMITTED_BYTES):
             yield part
             part, part_size = [], 0

@@ -71,7 +71,7 @@ class HeldLease:
                 renew
                 and self.left_seconds < (self.expires_at - self.granted_at).total_seconds() / 2
             ):
-                await self._renew_or_log()  # this holder had the lease before
+                await self._renew_or_log()  # this holder already had the lease
             third_s = max(MIN_RENEW_S, self.left_seconds / 3)
             renewal = self._core.run_repeatedly(self._renew_or_log, third_s)
             async with renewal if renew else nullcontext():

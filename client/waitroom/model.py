@@ -19,7 +19,7 @@ class Permit:
     wait_seconds: float
     #: The time when the call may start, by the clock of Redis. None while Redis is unavailable.
     at: datetime | None
-    #: How many calls the limit allows, and how many are left. None if unlimited or unknown.
+    #: How many calls the limit allows, and how many remain. None if unlimited or unknown.
     limit: int | None
     remaining: int | None
     #: Seconds until the whole limit is available again, if there are no further calls.

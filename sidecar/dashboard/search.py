@@ -30,9 +30,9 @@ from sidecar.visitors.tokens import is_visitor_id
 from sidecar.visitors.visitor_number import read_number, visitor_number
 from sidecar.webhooks.service import WEBHOOKS
 
-#: The maximum cost of one response. A step that reads about 1000 visitors of a room costs 1.
-MAX_COST = 500
-LEASE_COST = 50  # of a step that reads the leases of a template
+#: The maximum cost of one response, and the cost of searching the leases of a template. Reading
+#: about 1000 visitors costs 1.
+MAX_COST, LEASE_COST = 500, 50
 #: Seconds after which no further step begins, because the browser would not wait longer.
 MAX_S = 3.0
 #: The maximum number of hits of each kind in one response.
