@@ -1,4 +1,4 @@
-"""Opens HTTP sessions to servers that may misbehave. Waitroom sends all requests by them.
+"""Opens HTTP sessions to servers that may misbehave. Waitroom sends all requests in them.
 
 A response that nobody asked for is not taken for the response to a later request. The head of a
 response and all interim responses (1xx) before it are bounded. No request is sent twice. Cookies

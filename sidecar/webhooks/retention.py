@@ -2,11 +2,11 @@
 
 from sidecar.webhooks.retry import EXPIRY_S
 
-#: For how many seconds after the last read of a room's stream for webhooks the history's recorder
-#: (history/store/event_stream.py) keeps events that webhooks have not read.
+#: The recorder of the history keeps a room's events that webhooks have not read until this many
+#: seconds after webhooks last read the room's stream (history/store/event_stream.py).
 UNREAD_EVENTS_S = 60
-#: For how many seconds after the last read Redis stores the cursor, up to which the calls were read
-#: (calls.py). All calls after an older cursor have expired.
+#: Redis stores the cursor up to which calls were read (calls.py) until this many seconds after
+#: the last read. All calls after an older cursor have expired.
 CURSOR_S = 3 * 3600
 #: The maximum number of messages about a room that wait to be enqueued. The oldest are dropped.
 UNSENT_LIMIT = 100

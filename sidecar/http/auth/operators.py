@@ -26,7 +26,7 @@ from sidecar.kit.signing import StrictSigner
 COOKIE = "waitroom-desk"
 #: The lifetime of a session, in seconds.
 LIFETIME_S = 12 * 3600
-#: How long an event stream stays open for an operator whom the proxy has signed in, in seconds.
+#: The seconds after which the event stream of an operator whom the proxy has signed in is closed.
 PROXY_LIFETIME_S = 300
 #: The lifetime of a link to a wall display, in seconds.
 WALL_LIFETIME_S = 30 * 86_400
