@@ -100,10 +100,8 @@ def grant(room: str, class_name: str, path: str | None, **options: Any) -> None:
 def _find_classes(
     settings: Settings, name: str, kind: "GrantKind | None"
 ) -> "tuple[GrantKind, Mapping[str, object]]":
-    """Find the room or target with this name. Return its kind and its classes. Raises UsageError.
-
-    `kind`: the kind to look for, or None for both.
-    """
+    """Find the room or target with this name, or only one of them if `kind` is not None. Return its
+    kind and its classes. Raises UsageError."""
     settings_of: dict[GrantKind, Mapping[str, RoomSettings | TargetSettings]]
     settings_of = {"room": settings.rooms, "target": settings.targets}
     kinds = [k for k, names in settings_of.items() if name in names and kind in {None, k}]

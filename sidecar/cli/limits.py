@@ -175,7 +175,7 @@ def list_keys(client: Client, name: str) -> Any:
     return {**counts, "keys": keys, "found": len(keys)}
 
 
-def _print_recent(document: dict[str, Any]) -> None:
+def _print_recent_decisions(document: dict[str, Any]) -> None:
     columns = "allowed", "paced", "refused"
     for title, minutes in (("15 min", 15), ("1 h", 60), ("3 h", 180)):
         sums = (sum(row[name] for row in document["minutes"][-minutes:]) for name in columns)
@@ -185,20 +185,20 @@ def _print_recent(document: dict[str, Any]) -> None:
     print_table(("key", "refused in the last hour"), rows)
 
 
-@limits.reply_command(_print_recent, "name")
+@limits.reply_command(_print_recent_decisions, "name")
 def recent(client: Client, name: str) -> Any:
     """Show a limit's decisions in the last three hours, and the keys refused most often."""
     return client.request("GET", build_api_path(_LIMITS, name, "recent"))
 
 
-def _print_reset(result: dict[str, Any]) -> None:
+def _print_reset_result(result: dict[str, Any]) -> None:
     name = click.get_current_context().params["name"]
     of_key = f" of {result['key']}" if result["key"] else ""
     text = f"the count{of_key} is reset" if result["reset"] else f"nothing was counted{of_key}"
     click.echo(f"{name}: {text}")
 
 
-@limits.reply_command(_print_reset, "name")
+@limits.reply_command(_print_reset_result, "name")
 @click.argument("key", default="", required=False)
 def reset(client: Client, name: str, key: str) -> Any:
     """Reset the count of a key, so that the whole limit is available again."""

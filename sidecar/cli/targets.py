@@ -76,7 +76,7 @@ def _read_value(setting: str, text: str) -> str:
         raise click.UsageError(f"{setting}: {text[1:]} cannot be read: {error}") from None
 
 
-def _print_unset(result: dict[str, Any]) -> None:
+def _print_unset_result(result: dict[str, Any]) -> None:
     name = click.get_current_context().params["name"]
     click.echo(f"{name} is as configured" if result["target"] else f"{name} is removed")
 
@@ -87,7 +87,7 @@ def _print_state(target: dict[str, Any]) -> None:
     click.echo(f"{target['name']} is {state}: {waiting} waiting, {target['running']} under way")
 
 
-@targets.reply_command(_print_unset, "name")
+@targets.reply_command(_print_unset_result, "name")
 def unset(client: Client, name: str) -> Any:
     """Reset a target to its configured settings, or remove a target that is not configured."""
     return client.request("DELETE", build_api_path(_TARGETS, name))

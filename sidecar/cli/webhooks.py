@@ -84,12 +84,12 @@ def deliveries(client: Client, name: str, state: str, limit: int) -> Any:
     return read_pages(client, path, "deliveries", limit=limit, state=state)
 
 
-def _print_resent(document: dict[str, Any]) -> None:
+def _print_resend_result(document: dict[str, Any]) -> None:
     waiting = f"; {document['waiting']} on their way already" if document["waiting"] else ""
     click.echo(f"{document['queued']} sent again{waiting}: see waitroom webhooks deliveries")
 
 
-@webhooks.reply_command(_print_resent, "name")
+@webhooks.reply_command(_print_resend_result, "name")
 @click.argument("ids", nargs=-1, metavar="[ID…]")
 @click.option("--failed", is_flag=True, help="Resend all failed messages.")
 def resend(client: Client, name: str, ids: tuple[str, ...], *, failed: bool) -> Any:
