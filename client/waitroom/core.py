@@ -99,7 +99,7 @@ class Core(ABC):
                 except WaitroomError:
                     raise
                 except BaseException:
-                    # The call was interrupted. The batcher itself releases a limit call's permit.
+                    # The call was interrupted. AsyncClient's batcher releases a limit's permit.
                     may_have_effect = may_have_effect or isinstance(call, Request)
                     raise
                 await self.pause(get_backoff_s(attempt))

@@ -294,7 +294,7 @@ class AsyncJobs:
             raise LeaseLost(f"target {target}: the permit of job {id_} ended before its block")
 
     async def _undo_submit(self, submission: Request) -> None:
-        """Cancel a job whose submission got no response. To get its id, submit the job again."""
+        """Cancel a job whose submission got no response. A second submission returns its id."""
         try:
             response: Response = await self._core.try_replicas(submission)
             if response.status != 429:

@@ -30,8 +30,8 @@ _MAX_CONF_BYTES = 1_000_000
 def nginx_key(file: str, path: str | None, force: bool) -> None:
     """Write to FILE the key with which nginx verifies stamps (cookies valid for a few seconds).
 
-    FILE defaults to waitroom-stamp.conf in the folder of nginx.conf. If FILE is -, the command
-    prints the key. The key is derived from secret_keys. When secret_keys change, write the key
+    FILE must be waitroom-stamp.conf in the folder of nginx.conf. If FILE is -, the command prints
+    the key. The key is derived from secret_keys. When secret_keys change, write the key
     again and run `nginx -s reload`.
     """
     text = build_key_file(load_settings(path).secret_keys)

@@ -50,7 +50,7 @@ class OverviewRows:
         self._increases = Increases()
 
     async def collect(self) -> dict[str, Any]:
-        """Return the first rows of each kind, and how many more there are."""
+        """Return the first rows of each part of the overview, and the number of further rows."""
         templates = [*self._leases]
         leases = await asyncio.gather(*map(_read_template, templates[:MAX_ROWS]))
         webhooks = [*self._webhooks]

@@ -338,7 +338,7 @@ class WaitingRoom:
 
     def _find_renewal_due_ms(self, pass_: Pass, fingerprint: str) -> int:
         """Return the time from which a request renews the pass, in ms. Return 0 if Redis does not
-        know the pass, because Redis was emptied since or a replica issued the pass alone."""
+        know the pass: it has lost its data since, or a replica alone issued the pass."""
         emptied_ms = self.snapshot.recovery_ms if self.snapshot else 0
         if pass_.renewed_ms < max(1, emptied_ms) or pass_.fingerprint != fingerprint:
             return 0

@@ -17,8 +17,8 @@ _TIMEOUT_S = 2.0
 
 
 def describe_changes(room: Room) -> Iterator[tuple[str, str]]:
-    """Yield for each changed setting of a room a text with its value and the file's value, and the
-    command that undoes the change."""
+    """Yield two texts for each setting of a room that differs from the settings file: its value
+    beside the file's, and the command that undoes the change."""
     name = room["room"]
     for setting, value in room["changed"].items():
         values = _format_value(value) + _format_configured(room, setting)

@@ -80,7 +80,7 @@ def render_page(
     unsent = sends_data(method) if method else UNSENT_PARAMETER in before
     document = status_document.build_document(room, answer)
     # The page must not refresh for visitors who left or lost their place, because that would queue
-    # them again. Newcomers need the refresh to join, anywhere on the site or while shielded.
+    # them again. Newcomers without a place need it: the next request lets them join.
     has_no_place = document["state"] == VisitorState.NOT_QUEUED
     is_final = has_no_place and method is None and "join_url" not in document
     if not is_final and (template := find_template(request, room)):

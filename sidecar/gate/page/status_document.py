@@ -127,8 +127,8 @@ def choose_view(document: Mapping[str, Any]) -> str:
 
 
 def choose_first_view(room: Gate, answer: Answer) -> str:
-    """Return the view in which nginx serves the page to a visitor who may not pass: as choose_view,
-    but "paused" in a paused room, "opens_draw" if places are drawn, "joining" without a place."""
+    """Return the view that the page shows first to a visitor who may not pass. It is that of
+    choose_view, except for "paused", "opens_draw" (places are drawn) and "joining" (no place)."""
     _, schedule = _read_schedule(room, answer.standing)
     is_paused, event = _is_paused(room, answer, schedule), schedule.event or schedule.next_event
     view = choose_view(

@@ -9,7 +9,7 @@ from sidecar.storage.redis.driver_errors import driver_errors, text
 
 #: The Redis key of the ended sessions, a sorted set. The members are session ids. The scores are
 #: the unix times when the sessions would have expired. The member `name:ann` stands for all
-#: sessions of Ann that expire by that time. The key itself expires too.
+#: sessions of Ann that expire by the time in its score. The key itself expires too.
 ENDED_SESSIONS = "waitroom:dashboard:ended"
 #: How many seconds an expired session stays in Redis, because a replica's clock may be behind.
 KEEP_EXPIRED_S = 3600

@@ -80,7 +80,7 @@ local function finish_reply(replies)
   return {now, state.born, is_recovering() and 1 or 0, replies}
 end
 
--- How many more members of sets the loops of this script call may handle.
+-- The number of set members that the loops of this call may still handle.
 local member_budget
 local function begin(KEYS, ARGV)
   read_template(KEYS, ARGV)
