@@ -40,6 +40,8 @@ class _Transport(Protocol):
 class AsyncCore(Core):
     """Sends the requests of AsyncClient. Each wait suspends only the current task."""
 
+    releases_interrupted_calls = True  # by the batcher
+
     def __init__(self, wire: Wire, retries: int) -> None:
         super().__init__(wire, retries)
         self._transport = _make_transport(wire)

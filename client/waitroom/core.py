@@ -34,6 +34,9 @@ PAUSES_S = (0.1, 0.4, 1.6, 5.0)
 class Core(ABC):
     """Sends requests. If no replica answers, it tries all replicas again up to `retries` times."""
 
+    #: True if try_acquire_call itself releases the permit of an interrupted call.
+    releases_interrupted_calls = False
+
     def __init__(self, wire: Wire, retries: int) -> None:
         self.wire = wire
         self.retries = retries
@@ -99,8 +102,8 @@ class Core(ABC):
                 except WaitroomError:
                     raise
                 except BaseException:
-                    # The call was interrupted. AsyncClient's batcher releases a limit's permit.
-                    may_have_effect = may_have_effect or isinstance(call, Request)
+                    is_released = isinstance(call, AcquireCall) and self.releases_interrupted_calls
+                    may_have_effect = may_have_effect or not is_released
                     raise
                 await self.pause(get_backoff_s(attempt))
         except BaseException:

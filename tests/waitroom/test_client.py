@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 
@@ -34,6 +35,29 @@ from waitroom import (
 
 async def until(true, what):
     await asyncio.to_thread(wait_until, true, what)
+
+
+@contextmanager
+def interrupted_when(is_ready, act=lambda: None):
+    """Interrupt the block, as Ctrl-C does, when `is_ready` returns True. Call `act` just before."""
+
+    def interrupt(*_):
+        act()
+        raise KeyboardInterrupt
+
+    def press(thread):
+        wait_until(is_ready, "the moment to interrupt")
+        signal.pthread_kill(thread, signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        with ThreadPoolExecutor(1) as threads:
+            pressed = threads.submit(press, threading.get_ident())
+            with pytest.raises(KeyboardInterrupt):
+                yield
+            pressed.result()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def gateway(status, document):
@@ -611,24 +635,24 @@ async def test_a_cancelled_task_leaves_the_line(aroom, in_use, n):
 
 def test_an_interrupted_thread_leaves_the_line(room, in_use, n):
     """Ctrl-C while a thread waits leaves the queue first."""
+    with room.lease("title", str(n), holder="a"):
+        with (
+            interrupted_when(lambda: in_use("title", n)[1] == 1),
+            room.lease("title", str(n), wait=20),
+        ):
+            pass
+        assert in_use("title", n) == (["a"], 0)
 
-    def interrupt(*_):
-        raise KeyboardInterrupt
 
-    def press(thread):
-        wait_until(lambda: in_use("title", n)[1] == 1, "the other in line")
-        signal.pthread_kill(thread, signal.SIGUSR1)
-
-    before = signal.signal(signal.SIGUSR1, interrupt)
-    try:
-        with room.lease("title", str(n), holder="a"), ThreadPoolExecutor(1) as threads:
-            pressed = threads.submit(press, threading.get_ident())
-            with pytest.raises(KeyboardInterrupt), room.lease("title", str(n), wait=20):
-                pass
-            pressed.result()
-            assert in_use("title", n) == (["a"], 0)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+def test_a_thread_interrupted_before_the_answer_gives_the_call_back(room, url, n):
+    """Ctrl-C between a limit's decision and its arrival: the next call gets the reserved time."""
+    room.acquire("slow", n=n)
+    second = room.look("slow", n=n).at
+    with Faulty(url) as relay, Client(relay.address, token=TOKEN) as slow:
+        relay.lets_pass.clear()
+        with interrupted_when(relay.holds.is_set, relay.lets_pass.set):
+            slow.acquire("slow", n=n, wait=True)
+        assert room.look("slow", n=n).at == second
 
 
 async def test_a_block_that_outlives_its_term_does_not_end_without_a_word(
