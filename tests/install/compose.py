@@ -113,6 +113,13 @@ def read_upstreams() -> dict[str, tuple[str, int]]:
     return {name: (host, int(port)) for name, host, port in found}
 
 
+def keeps_responses_out_of_memory(text: str) -> bool:
+    """Return True if nginx stores no response of any kind of upstream in /tmp, which is in memory.
+    `text` is nginx.conf."""
+    stored = set(re.findall(r"(\w+)_temp_path /tmp/", text)) - {"client_body"}
+    return stored == set(re.findall(r"(\w+)_max_temp_file_size 0;", text))
+
+
 def nginx_folder(folder: Path, ports: dict[str, list[int]], listen: int) -> Path:
     """Write the nginx files of the containers into `folder`, changed for this machine. Return it.
 

@@ -28,6 +28,7 @@ from tests.install.compose import (
     build_environment,
     is_healthy,
     is_ignored,
+    keeps_responses_out_of_memory,
     list_mounts,
     make_secrets,
     nginx_command,
@@ -346,8 +347,8 @@ def test_nginx_writes_where_it_may(tmp_path):
     assert all(path.startswith("/tmp/") for path in written)
     assert re.findall(r"error_log (\S+)", text) == ["stderr"]
     assert re.findall(r"access_log (\S+)", text) == ["/dev/stdout"]
-    # A slow visitor's large download would fill the memory there.
     assert "proxy_max_temp_file_size 0;" in text
+    assert keeps_responses_out_of_memory(text)
     # The image's own command says it; said twice, nginx does not start.
     assert "daemon" not in text
 

@@ -26,6 +26,7 @@ from tests.install.compose import (
     BIN,
     ROOT,
     SERVICES,
+    keeps_responses_out_of_memory,
     nginx_command,
     port_of,
     read_image_env,
@@ -287,7 +288,9 @@ def test_nginx_takes_its_configuration(tmp_path):
         nginx_command(site, "-t"), capture_output=True, text=True, check=False, timeout=20
     )
     assert (done.returncode, "[warn]" in done.stderr) == (0, False), done.stderr
-    assert "proxy_max_temp_file_size 0;" in (FOLDER / "nginx/nginx.conf").read_text()
+    text = (FOLDER / "nginx/nginx.conf").read_text()
+    assert "proxy_max_temp_file_size 0;" in text
+    assert keeps_responses_out_of_memory(text)
     defines = r"^(upstream \w+|map .*? \$\w+|keys_zone=\w+|variables_\w+ \d+)"
     defined = [
         set(re.findall(defines, text, re.MULTILINE))
