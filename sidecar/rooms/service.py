@@ -103,7 +103,7 @@ class WaitingRoom:
         self._apply_settings(self.file_settings)
 
     def _apply_settings(self, settings: RoomSettings) -> None:
-        """Put these settings into force, and compute the values that requests derive from them."""
+        """Put these settings into force, and compute the values that each request needs."""
         self.settings = settings
         self.is_open = settings.is_open
         self.depends_on_client = (
