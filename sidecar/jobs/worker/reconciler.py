@@ -185,7 +185,7 @@ class Reconciler:
         while batch := await due_jobs.expire_jobs(now_ms, BATCH_SIZE, ttl_ms):
             for id_, name in batch:
                 if target := self._jobs.targets.find(name):
-                    with contextlib.suppress(StoreError):  # If not, `_reconcile` removes it.
+                    with contextlib.suppress(StoreError):  # _reconcile removes it later
                         await target.store.remove(id_)
                     self._jobs.metrics.jobs.labels(name, State.EXPIRED).inc()
             self._jobs.changes.announce(*(id_ for id_, _ in batch))

@@ -232,7 +232,7 @@ async def _read_body(
 def _exclude_from_timeout(
     timeout: asyncio.Timeout, work: Callable[P, Awaitable[None]]
 ) -> Callable[P, Awaitable[None]]:
-    """Return a function that does `work`, whose time does not count towards the timeout."""
+    """Return a function that does `work` without counting its time towards the timeout."""
     loop = asyncio.get_running_loop()
 
     async def do_work(*args: P.args, **options: P.kwargs) -> None:
@@ -245,7 +245,7 @@ def _exclude_from_timeout(
 
 
 def _make_request_headers(settings: TargetSettings, job: Job) -> dict[str, str]:
-    """Return the headers of a call: those of the job, then of the target, then of the worker."""
+    """Return a call's headers. The worker's override the target's, which override the job's."""
     named = {normalize_header_name(name) for name in settings.headers}
     headers = {
         name: text for name, text in job.headers.items() if normalize_header_name(name) not in named
@@ -266,7 +266,9 @@ def _make_request_headers(settings: TargetSettings, job: Job) -> dict[str, str]:
 def _select_response_headers(response: aiohttp.ClientResponse) -> dict[str, str]:
     """Return the response headers to store, without control characters. Omits headers that exceed
     MAX_HEADERS or MAX_HEADERS_BYTES."""
-    hidden = _UNSTORED_HEADERS | ({"content-length"} if response.method != "HEAD" else set())
+    hidden = _UNSTORED_HEADERS
+    if response.method != "HEAD":
+        hidden |= {"content-length"}
     for named in response.headers.getall("Connection", ()):
         hidden |= {name.strip().lower() for name in named.split(",")}
     headers: dict[str, str] = {}
