@@ -14,7 +14,7 @@ _CLIENT_GONE = 499
 
 
 def describe_status(status: int, *, is_online: bool = False) -> str:
-    """Return the error text for a status that fails a job. `is_online`: by a client's call."""
+    """Return the error text for a status that fails a job. `is_online`: a client made the call."""
     if is_online and status == _CLIENT_GONE:
         return f"the client closed the connection before the answer ({status})"
     hint = ", a redirect" if status in _REDIRECTS and not is_online else ""

@@ -5,7 +5,7 @@ from typing import Literal
 from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.target_queue import QueueState
 
-#: How long a worker counts as running after it asked for jobs. Workers ask every 10 s.
+#: How long a worker counts as running after it asked for jobs, in seconds. Workers ask every 10 s.
 WORKER_TIMEOUT_S = 15.0
 
 

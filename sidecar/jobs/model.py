@@ -72,8 +72,8 @@ class WrongStateError(JobError):
     """The job's state does not allow the change."""
 
 
-def get_origin(url: str) -> str:
-    """Return scheme, host and port of a callback URL. Parallel callbacks are limited per origin."""
+def get_receiver(url: str) -> str:
+    """Return scheme, host and port of a callback URL, which stand for its receiver."""
     return "/".join(url.split("/", 3)[:3]).lower()
 
 

@@ -556,8 +556,8 @@ class HistoryStep(Reply):
     mean_seconds: Annotated[FromMs | None, Field(validation_alias="mean_ms")]
     """The mean duration of the jobs' calls, in seconds."""
     calls_completed: int | None = None
-    """How many calls succeeded. null: unknown, because the step is more than 24 hours ago, or
-    because Redis was emptied."""
+    """How many calls succeeded. null: unknown, because the step was before the last 1,440 minutes
+    with calls, or before Redis was emptied."""
     calls_failed: int | None = None
     """How many calls failed, including those of jobs that were retried."""
     calls_retried: int | None = None

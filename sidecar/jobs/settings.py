@@ -406,7 +406,7 @@ class TargetSettings(BaseModel):
 
     def with_changes(self, overrides: dict[str, Any]) -> "TargetSettings":
         """Return these settings with the overrides applied; *** leaves a secret unchanged. Raises
-        InputError for invalid settings, or if such a header would be sent to another server."""
+        InputError for invalid settings, or if a header kept by *** would go to another server."""
         values = dict(overrides)
         headers = values.get("headers", dict.fromkeys(self.headers, HIDDEN))
         if isinstance(headers, dict):

@@ -33,7 +33,7 @@ class Listener:
     def __init__(self, *, is_worker: bool = False) -> None:
         #: Whether the listener is a worker, which makes the calls of offline jobs.
         self.is_worker = is_worker
-        #: Set when a job may be called.
+        #: Set by each wake-up: a job may be called, a call must end, or settings have changed.
         self.wake_event = asyncio.Event()
         #: Set when a call has to be aborted.
         self.abort_event = asyncio.Event()

@@ -32,8 +32,8 @@ class HolderState:
     refresh_ms: int = 0
     #: The expected wait. None if unknown.
     wait_ms: int | None = None
-    #: The fencing number: the time of the grant in µs by Redis' clock, or a greater number if an
-    #: earlier lease of the template has that number or a greater one. 0 unless GRANTED.
+    #: The fencing number: the time of the grant in µs by Redis' clock, or a greater number,
+    #: so that it exceeds all earlier fencing numbers and orders of the template. 0 unless GRANTED.
     fence: int = 0
     started_ms: int = 0
     expires_ms: int = 0

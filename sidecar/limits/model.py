@@ -25,7 +25,7 @@ class Outcome(StrEnum):
 class Call:
     key: str = ""
     cost: int = 1
-    #: An id that the client chose, or "". A second call with the same id is not counted again.
+    #: An id that the client chose, or "". A later call with the same id and cost is not counted.
     id: str = ""
 
 

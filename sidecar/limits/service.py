@@ -37,8 +37,8 @@ class Limit:
     _releases: Background = field(default_factory=Background)
 
     async def acquire(self, call: Call) -> Decision:
-        """Decide on one call: by `on_store_failure` while Redis is unavailable. Raises InputError
-        if the call costs more than the limit ever grants."""
+        """Decide on one call. While Redis is unavailable, `on_store_failure` decides. Raises
+        InputError if the call costs more than the limit ever grants."""
         try:
             decision = await self._acquire(call)
         except StoreError as error:

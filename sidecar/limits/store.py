@@ -143,8 +143,8 @@ class LimitStore:
     async def _write_value(
         self, key: str, limit: int | None, revision: int, *, restores: bool = False
     ) -> None:
-        """Write a change, and remember it unless it `restores` one. limits/lua/value.lua explains
-        `revision`."""
+        """Write a change, and remember it, unless it `restores` a remembered one.
+        limits/lua/value.lua explains `revision`."""
         parts = ["", ".free", ".booked"] if self._is_paced else [""]
         args = [
             key,

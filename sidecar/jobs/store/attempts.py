@@ -27,7 +27,7 @@ BATCH_LIMIT = 200
 #: The maximum length of an error text in the database, in characters.
 _MAX_ERROR_LENGTH = 1000
 _UPDATE_JOB = update(jobs).where(jobs.c.id == bindparam("job_id"))
-_DELETE_CHUNKS = delete(chunks).where(
+_DELETE_STALE = delete(chunks).where(
     chunks.c.job == bindparam("job_id"), chunks.c.fence != bindparam("latest_fence")
 )
 _SELECT_ENTRIES = select(
@@ -51,8 +51,8 @@ class AttemptRepository:
         *,
         before_ms: int | None = None,
     ) -> list[QueueEntry]:
-        """Return a page of a target's pending jobs that were submitted before `before_ms`, in queue
-        order. `after` is the order and id of the last job on the previous page."""
+        """Return a page of a target's pending jobs (submitted before `before_ms`, if given), in
+        queue order. `after` is the order and id of the last job on the previous page."""
         query = _SELECT_ENTRIES.where(jobs.c.target == target, jobs.c.state == State.PENDING)
         if after is not None:
             order, id_ = after
@@ -167,7 +167,7 @@ class AttemptRepository:
                 bodies.append(_make_chunk_row(job.id, job.fence, 0, ending.body))
             if job.attempts > 1 and job.is_ended:
                 stale.append({"job_id": job.id, "latest_fence": job.fence})
-        statements = (_UPDATE_JOB, written), (self._upsert_chunk, bodies), (_DELETE_CHUNKS, stale)
+        statements = (_UPDATE_JOB, written), (self._upsert_chunk, bodies), (_DELETE_STALE, stale)
         for statement, rows in statements:
             if rows:
                 await connection.execute(statement, rows)

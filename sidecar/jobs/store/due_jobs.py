@@ -8,7 +8,7 @@ from types import MappingProxyType
 from sqlalchemy import and_, delete, func, not_, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from sidecar.jobs.model import ENDED_STATES, UNUSED_PERMIT, WAITING_STATES, Job, State, get_origin
+from sidecar.jobs.model import ENDED_STATES, UNUSED_PERMIT, WAITING_STATES, Job, State, get_receiver
 from sidecar.jobs.store.tables import chunks, jobs, lock_jobs, make_ended_values
 from sidecar.storage.sql.transactions import Transactions
 
@@ -110,7 +110,7 @@ class DueJobRepository:
         )
         ids, counts = list[str](), Counter(in_flight)
         for id_, callback_url in await self._transactions.read(candidates):
-            receiver = get_origin(callback_url)
+            receiver = get_receiver(callback_url)
             if counts[receiver] < max_per_receiver and len(ids) < limit:
                 counts[receiver] += 1
                 ids.append(id_)

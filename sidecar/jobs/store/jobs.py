@@ -68,6 +68,7 @@ MAX_COUNTED_JOBS = 10_000
 #: The maximum numbers of failed jobs that are grouped, and of groups.
 MAX_GROUPED_JOBS, MAX_GROUPS = 1000, 50
 
+#: Newest first.
 _ORDER = (jobs.c.created_ms.desc(), jobs.c.id.desc())
 
 

@@ -85,7 +85,7 @@ class QueueState:
     later: int
     active: int
     reserved: int
-    #: The mean duration of a successful call, in seconds. Recent calls count most.
+    #: The moving average of the durations of answered calls, in seconds. None: not measured yet.
     mean_s: float | None
     #: The calls that count against the rate. 0 without a rate.
     calls_in_window: int
@@ -106,7 +106,7 @@ class QueueState:
 
 
 class TargetStore:
-    """The queue of one target. Methods get the target's current settings. `now_us` overrides the
+    """The queue of one target. `settings` are the target's current ones. `now_us` overrides the
     time of Redis, in tests. Every method raises StoreError if Redis is unavailable."""
 
     def __init__(  # noqa: PLR0913
@@ -216,7 +216,8 @@ class TargetStore:
 
     async def count_ended_calls(self, times_ms: Sequence[int]) -> list[tuple[int, ...] | None]:
         """Return, for each two adjacent times, how many calls were completed, failed and retried
-        between them, to the minute. None before the first record, which is at most 24 h old."""
+        between them, to the minute. None before the first record. Of the minutes in which counters
+        changed, the last 1,440 are recorded."""
         state, _ = await self.inspect([])
         read = partial(self._redis.lrange, self._make_key("minutes"), 0, -1)
         rows = await self._scripts.command("minutes", read)
@@ -294,7 +295,7 @@ class TargetStore:
         retry_ms: int | None = None,
         wake_others: bool = False,
     ) -> None:
-        """Release calls that were not made. `calls` has (id, fence) of the jobs. They return to the
+        """Release calls without a result. `calls` has (id, fence) of the jobs. They return to the
         queue at `retry_ms`, or leave it if that is None. `release` explains `wake_others`."""
         rows = [(job, fence, "gone", 0, _to_us_or_empty(retry_ms), "") for job, fence in calls]
         await self._release_rows(rows, settings, wake_others=wake_others)

@@ -12,7 +12,7 @@ import structlog
 
 from sidecar.http.metrics import Metrics
 from sidecar.jobs.metrics import JobMetrics
-from sidecar.jobs.model import Job, get_origin
+from sidecar.jobs.model import Job, get_receiver
 from sidecar.jobs.service import Jobs
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import DatabaseError
@@ -71,7 +71,7 @@ async def call_back_forever(
                 log.exception("callbacks_failed")
             for job in due:
                 task = asyncio.create_task(_send_callback(jobs, session, job_metrics, job))
-                receivers[task] = get_origin(job.callback_url or "")
+                receivers[task] = get_receiver(job.callback_url or "")
                 task.add_done_callback(on_sent)
             if due and len(receivers) < MAX_IN_FLIGHT:
                 continue  # more callbacks may be due

@@ -77,8 +77,8 @@ class QueueRebuild:
         return {job.id for job in jobs}
 
     async def add_waiting_jobs(self, target: Target, *, before_ms: int | None = None) -> int:
-        """Add the waiting jobs submitted before `before_ms` that the queue lacks. Return the number
-        of waiting jobs submitted before then."""
+        """Add the waiting jobs that the queue lacks. Return the number of waiting jobs. `before_ms`
+        leaves out jobs that were submitted later."""
         after, count = None, 0
         while True:
             rows = await self._attempts.list_waiting_jobs(

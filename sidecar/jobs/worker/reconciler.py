@@ -19,8 +19,8 @@ from sidecar.kit.errors import DatabaseError, DatabaseLockedError, StoreError
 from sidecar.kit.tasks import wait_for
 from sidecar.storage.redis.leader_lease import LeaderLease
 
-#: How often settings are read, and how often a queue with jobs is checked, in seconds, unless a
-#: wake-up comes earlier.
+#: How often settings are read, unless they changed, and how often a queue with jobs is checked, in
+#: seconds. A due job or, if the target has online jobs, a wake-up brings the check forward.
 REFRESH_S, CHECK_S = 10.0, 1.0
 #: How often a queue without jobs is checked, in seconds, while its metrics still change.
 GAUGES_S = 5.0

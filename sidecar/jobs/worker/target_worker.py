@@ -41,7 +41,7 @@ ERROR_PAUSE_S = 1.0
 #: If starting claimed jobs takes longer than this, in seconds, their locks are checked before the
 #: calls, because Redis may have been emptied meanwhile.
 SLOW_START_S = 0.1
-#: For targets with `strict`: how long after its claim a call is sent, so that all earlier work is
+#: For targets with `strict`: how long after its claim a call is sent, so that its preparation is
 #: done, and how much later it may be sent, in s. The rest of STRICT_SPREAD_S is for the network.
 STRICT_DELAY_S, STRICT_TOLERANCE_S = 0.2, 0.075
 #: From this attempt of a job on, a call that is too late for `strict` is logged as a warning.
@@ -178,10 +178,12 @@ class TargetWorker:
         opened = await self._egress.open_connections(settings, count)
         return 0 if self._is_stopping else max(1, opened)
 
-    async def _requeue_locked(self, claims: Sequence[Claim], jobs: Sequence[Job]) -> list[Claim]:
-        """Return the claims of `jobs`, which were started, and of jobs that have ended. Requeue the
-        other claims, whose jobs another transaction keeps locked in SQL."""
-        started_ids = {job.id for job in jobs}
+    async def _requeue_locked(
+        self, claims: Sequence[Claim], started_jobs: Sequence[Job]
+    ) -> list[Claim]:
+        """Requeue the claims whose jobs another transaction keeps locked in SQL. Return the others:
+        of jobs that were started, or that have ended, expired or been removed."""
+        started_ids = {job.id for job in started_jobs}
         missing_ids = [claim.id for claim in claims if claim.id not in started_ids]
         if not missing_ids:
             return list(claims)
@@ -348,7 +350,7 @@ class TargetWorker:
                 return
 
     async def _reset_to_pending(self, claim: Claim, error: str) -> None:
-        """Reset a job to pending in SQL. Otherwise its lock expires, which counts as a failure."""
+        """Reset a job to pending in SQL. If this fails, the job's next start counts a failure."""
         with contextlib.suppress(DatabaseError):
             await self._jobs.store.attempts.finish(
                 self.target.make_ending(claim.id, claim.fence, State.PENDING, error)
@@ -358,7 +360,7 @@ class TargetWorker:
         await self._drop(*claims, retry_ms=self.target.clock.now_ms() + round(ERROR_PAUSE_S * 1000))
 
     async def _drop(self, *claims: Claim, retry_ms: int | None = None) -> None:
-        """Release the locks of calls that were not made. If this fails, the locks expire."""
+        """Release the locks of calls without a result. If this fails, the locks expire."""
         calls = [(claim.id, claim.fence) for claim in claims]
         with contextlib.suppress(StoreError):
             await self.target.store.drop(

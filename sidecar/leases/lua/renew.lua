@@ -1,5 +1,6 @@
 -- Renews leases for another term, and restores leases that Redis lost.
--- ARGV    after the resources' names, for each lease: index of the resource, holder, fencing number
+-- ARGV    after the resources' names, for each lease: the index of the resource, the holder, the
+--         fencing number
 -- RETURNS {now, born, 1 if Redis recovers, {for each lease a row as in parts/clients}}
 -- @include "leases/parts/clients"
 

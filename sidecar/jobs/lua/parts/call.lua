@@ -52,7 +52,7 @@ local function call_jobs(heads, head_orders, online_flags)
 end
 
 -- Calls all jobs that can be called now. Returns when the next job can be called, µs, or math.huge
--- if an active job must end or a job must be added first.
+-- if only a wake-up can change that.
 local function call_next()
   local opens_us = find_opening_time()
   if opens_us > now then return redis_call('ZCARD', LINE) > 0 and opens_us or math.huge end

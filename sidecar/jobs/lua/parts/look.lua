@@ -7,7 +7,7 @@ local STATE_NAMES = {r = 'running', c = 'called', u = 'used'}
 -- Returns a list:
 --   now
 --   the numbers of jobs in `line`, `later`, `active` and `reserved`
---   the moving average of the duration of calls, µs (-1: not measured yet)
+--   the moving average of the durations of answered calls, µs (-1: not measured yet)
 --   the number of calls that count against the rate
 --   the breaker's state
 --   the time until which the breaker is open, µs

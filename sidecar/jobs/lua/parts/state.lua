@@ -11,7 +11,7 @@ local NUMBERS = {
   'opened', -- how often in a row the breaker opened; 0: it is closed
   'open_until', -- when the open breaker allows trial calls, µs
   'held_until', -- when calls may begin again after a Retry-After, µs
-  'mean_us', -- the smoothed duration of an answered call
+  'mean_us', -- the moving average of the durations of answered calls, µs
   'runner', -- when a worker last asked for offline jobs, µs, updated once a second
   'called', 'completed', 'failed', 'retried', 'lost', 'expired', -- counters since Redis was empty
   'minute', -- the minute of the latest sample in MINUTES

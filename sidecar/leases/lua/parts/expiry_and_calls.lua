@@ -17,7 +17,7 @@ local function get_extended_end(fact, ends)
   return not fact and ends <= outage_end and outage_end + claim_ms > now and outage_end + claim_ms
 end
 
-local function end_expired_leases(resource)
+local function end_expired_holders(resource)
   local names, ends_of = queue.members_until(now, resource.holders, get_loop_limit())
   if #names == 0 then return end
   local expired = {}
@@ -76,7 +76,7 @@ end
 -- Updates a resource. If this script may handle no more members, the next script does the rest.
 local function update_resource(resource)
   if is_due(resource) and member_budget > 0 then
-    if resource.held > 0 then end_expired_leases(resource) end
+    if resource.held > 0 then end_expired_holders(resource) end
     if resource.waiting > 0 then remove_silent_holders(resource) end
   end
   if not is_recovering() then call_waiting_holders(resource) end

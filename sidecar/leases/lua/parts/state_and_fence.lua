@@ -6,8 +6,7 @@
 --   recovers the time until which nothing is granted, because Redis was emptied, ms
 --   seen     when the last sweep ran, ms
 --   back     when the last outage ended, ms: at the first script after a long pause of the sweeps.
---            Heartbeats could not arrive during the outage, so no holder counts as silent during
---            it
+--            Heartbeats could not arrive during the outage, so no holder counts as silent then
 --   ends     how many leases have ended, counted up to 20
 --   held_ms  the moving average of how long leases were held
 local NUMBERS = {'born', 'last', 'recovers', 'seen', 'back', 'ends', 'held_ms'}
