@@ -54,7 +54,7 @@ def count_unknown(request: web.Request, name: str, endpoint: str) -> str:
 
     An unknown room is logged, because the proxy's configuration is wrong. An unknown resource of a
     known template is not, because visitors can make up such names."""
-    template = request.app[GATES].find_template_name(name)
+    template = request.app[GATES].resources.find_template_name(name)
     state = UNKNOWN_RESOURCE if template else UNKNOWN_ROOM
     if not template:
         log_unknown(name, "room")

@@ -48,9 +48,11 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class GuardedResource:
-    """A resource that implements Gate, created for one request. All its tokens are tickets, in
-    which `visitor` is the holder, `order` the visitor's newest place in any queue of the template,
-    `epoch` that queue's number, and `joined_ms` when Redis first replied (0: not yet)."""
+    """A resource as the endpoints for proxies and visitors use it, created for one request. It has
+    the attributes and methods of a WaitingRoom that they use (gate/contract.py). All its tokens are
+    tickets, in which `visitor` is the holder, `order` the visitor's newest place in any queue of
+    the template, `epoch` that queue's number, and `joined_ms` when Redis first replied (0: not
+    yet)."""
 
     #: The names of the template and the resource, such as seat~17.
     name: str

@@ -132,8 +132,9 @@ class WaitingRoom:
         from_page: bool = False,
         bearer: Bearer = NOBODY,
     ) -> Answer:
-        """Return the verdict about a request, as Gate.check in gate/contract.py documents. While
-        the shield is up, only newcomers from the waiting page join."""
+        """Return the verdict about a request. With `may_join`, a newcomer joins the queue; while
+        the shield is up, only a newcomer from the waiting page. `from_page` is True if that page
+        sent the request, False if a proxy checks it."""
         if self.is_open:
             return Answer(VisitorState.ADMITTED)
         rollout_number, fingerprint = None, ""
@@ -245,6 +246,7 @@ class WaitingRoom:
         )
 
     async def leave(self, token: Token | None, *, why: str = "left") -> None:
+        """Give up the place or session of the token's visitor. Raises StoreError."""
         if isinstance(token, Ticket | Pass):
             await self.release(token.visitor, why=why)
 
