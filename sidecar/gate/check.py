@@ -17,8 +17,12 @@ from sidecar.gate.ask import count_unknown, get_verdict
 from sidecar.gate.contract import GATES, Gate, is_resource
 from sidecar.gate.cookies import format_cookie, format_stamp_cookie
 from sidecar.gate.page import cloudflare
-from sidecar.gate.page.position import get_position
-from sidecar.gate.page.status_document import build_document, choose_first_view, get_refresh_s
+from sidecar.gate.page.status_document import (
+    build_document,
+    choose_first_view,
+    get_position,
+    get_refresh_s,
+)
 from sidecar.gate.page.template import find_template, format_document, format_refresh
 from sidecar.gate.schemas import CheckAdmittedHeaders, CheckRefusedHeaders, CheckRequestHeaders
 from sidecar.gate.stamps import STAMPS, may_have_stamps

@@ -15,7 +15,6 @@ from zoneinfo import ZoneInfo
 from sidecar.gate.page.branding import read_site_name
 from sidecar.gate.page.dates import format_date_and_time
 from sidecar.gate.page.languages import Languages
-from sidecar.gate.page.position import format_count
 from sidecar.gate.page.status_document import parse_updated_ms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.visitors.estimate import round_range
@@ -188,8 +187,8 @@ class Page:
         texts, labels = self.languages.texts(language), settings.line_labels.get(document["line"])
         line = labels and (labels.get(language) or labels.get("en") or next(iter(labels.values())))
         return {
-            "position": format_count(document, "position"),
-            "ahead": format_count(document, "ahead"),
+            "position": _format_count(document, "position"),
+            "ahead": _format_count(document, "ahead"),
             "number": visitor_number(document["visitor"]) if document["visitor"] else "",
             "line": texts["line"].replace("{n}", line) if line else "",
             "wait": _format_wait(texts, document),
@@ -202,6 +201,12 @@ class Page:
         texts = self.languages.texts(language)
         heading, intro = (texts.get(key, "").replace("{t}", opens) for key in _VIEWS[view])
         return heading, intro
+
+
+def _format_count(document: Mapping[str, Any], name: str) -> str:
+    """Return the status document's `position` or `ahead` as text, such as 7 or 2000+, or ""."""
+    above, count = document["position_above"], document[name]
+    return f"{above}+" if above is not None else "" if count is None else str(count)
 
 
 def _format_wait(texts: Mapping[str, str], document: Mapping[str, Any]) -> str:

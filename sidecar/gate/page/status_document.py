@@ -6,13 +6,12 @@ from typing import Any
 
 from sidecar.gate.contract import Gate, is_resource
 from sidecar.gate.page.languages import choose_language
-from sidecar.gate.page.position import get_position
 from sidecar.gate.polls import compute_interval_s
 from sidecar.kit.clock import iso
 from sidecar.rooms.messages import get_text, get_translations
 from sidecar.rooms.openings import RoomEvent, Schedule
 from sidecar.visitors.answer import Answer
-from sidecar.visitors.model import Phase, Standing, VisitorState
+from sidecar.visitors.model import Phase, QueueOutcome, Standing, VisitorState
 from sidecar.visitors.verdict_lifetime import REFRESH_MS
 
 #: If the latest snapshot is older than this, in ms, Redis counts as unavailable.
@@ -76,6 +75,17 @@ def build_event_members(event: RoomEvent | None) -> dict[str, str | None]:
         # In an event with the default time zone, UTC, the times may have offsets instead.
         "timezone": None if event.timezone == "UTC" else event.timezone,
     }
+
+
+def get_position(room: Gate, standing: Standing | None) -> tuple[int | None, int | None]:
+    """Return (position, None), or (None, `rank_limit`) if the position is above that limit. Return
+    (None, None) in a recovery, when the position might grow, and while the position is secret."""
+    if standing is None or standing.outcome is not QueueOutcome.WAITING or standing.recovery_stage:
+        return None, None
+    if standing.phase is not Phase.OPEN:
+        return None, None
+    position, limit = standing.ahead + 1, room.settings.rank_limit
+    return (None, limit) if limit is not None and position > limit else (position, None)
 
 
 def choose_message(document: Mapping[str, Any], accept_language: str | None) -> str | None:
