@@ -87,25 +87,20 @@ class DrawsStore(PlainCommands):
 
     async def _load_digest(self, draw: str, begins_ms: int, born_ms: int) -> None:
         """Read the published digest of a draw's list, or compute and publish it."""
+        field = f"{draw}:places"
         try:
-            value = await self._send("draws", self._redis.hget(self._draws_key, f"{draw}:places"))
-            digest = None if value is None else _parse_digest(text(value))
-            if digest is None:
-                digest = await self._compute_digest(begins_ms)
-                # Check this last, because Redis may have been emptied while the list was read.
-                if digest is None or await self._read_stat("born") != born_ms:
-                    return
-                value = await self.publish(f"{draw}:places", f"{digest.count} {digest.sha256}")
-                digest = _parse_digest(value)
-            elif await self._read_stat("born") != born_ms:
+            published = (await self.read_published()).get(field)
+            digest = published or await self._compute_digest(begins_ms)
+            # Check this last, because Redis may have been emptied while the list was read.
+            if digest is None or await self._read_stat("born") != born_ms:
                 return
+            count, sha256 = (published or await self.publish(field, digest)).split()
         except StoreError:
             return  # the next request tries again
-        if digest is not None:
-            self._digests[draw, born_ms] = digest
+        self._digests[draw, born_ms] = ListDigest(int(count), sha256)
 
-    async def _compute_digest(self, begins_ms: int) -> ListDigest | None:
-        """Return a list's digest, or None if the list has changed or Redis has a later list."""
+    async def _compute_digest(self, begins_ms: int) -> str | None:
+        """Return a list's "count SHA-256", or None if it has changed or Redis has a later list."""
         drawn_from = await self._read_stat("drawn_from")
         if drawn_from > begins_ms:
             return None
@@ -121,7 +116,7 @@ class DrawsStore(PlainCommands):
         # If nobody joined, Redis has an earlier pre-queue's list. Then the digest is of no places.
         if drawn_from == begins_ms and not size == count == await self._count_drawn():
             return None
-        return ListDigest(count, digest.hexdigest())
+        return f"{count} {digest.hexdigest()}"
 
     async def _read_cached_page(self, begins_ms: int, number: int) -> list[str]:
         now_s = time.monotonic()
@@ -149,8 +144,3 @@ class DrawsStore(PlainCommands):
         """Read a number from the room's stats. Return 0 if the number is missing."""
         value = await self._send("draws", self._redis.hget(self._key("stats"), name))
         return 0 if value is None else int(float(value))
-
-
-def _parse_digest(value: str) -> ListDigest | None:
-    count, _, sha256 = value.partition(" ")
-    return ListDigest(int(count), sha256) if count.isdecimal() else None
