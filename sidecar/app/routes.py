@@ -43,6 +43,7 @@ from sidecar.http.problems import problems
 from sidecar.jobs.endpoints import check_permit
 from sidecar.jobs.endpoints.long_poll import JOB_POLLS, JobPolls
 from sidecar.jobs.service import JOBS, Jobs
+from sidecar.kit.addresses import AddressLimit
 from sidecar.kit.templates import Templates
 from sidecar.leases.service import LEASES, Leases
 from sidecar.leases.visitor_leases import Resources
@@ -109,7 +110,8 @@ def create_edge_app(
     app[waiting.MEMORY] = memory
     app[STAMPS] = stamps or Stamps([])
     app[PAGE] = Page(static)
-    app[leave.LEAVE_LIMIT] = leave.make_leave_limit()
+    leave_limit = AddressLimit(per_s=leave.LEAVES_PER_S, burst=leave.LEAVES_AT_ONCE)
+    app[leave.LEAVE_LIMIT] = leave_limit
     app[RECENT_POLLS] = RecentPolls()
     app[claim.CLAIM_PAGE] = claim.ClaimPage(static)
     app[events.STREAMS] = events.Streams(event_streams)

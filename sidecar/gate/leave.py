@@ -73,7 +73,3 @@ async def leave(request: web.Request) -> web.Response:
     if visitor_request.wants_page:
         return render_page(request, room, None, await read_next_in_form(request))
     return web.json_response(status_document.build_document(room, None), headers=NO_STORE)
-
-
-def make_leave_limit() -> AddressLimit:
-    return AddressLimit(per_s=LEAVES_PER_S, burst=LEAVES_AT_ONCE)

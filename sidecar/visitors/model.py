@@ -23,8 +23,6 @@ TICKET_LIFETIME_MS = 24 * 3600 * 1000
 TICKET_RENEW_MS = 300_000
 #: The size of the range of orders that each priority or sub-queue has (rooms/lua/parts/order.lua).
 ORDER_BAND = 2**51
-#: The smallest difference between orders of one class. An order modulo it is the class's number.
-ORDER_STEP = 8
 #: The number of bits of a lot, a visitor's number in a lottery draw. Doubles can represent any lot.
 LOT_BITS = 50
 #: The shortest and the longest interval between heartbeats that a room chooses itself.
