@@ -113,7 +113,7 @@ def create_edge_app(
     leave_limit = AddressLimit(per_s=leave.LEAVES_PER_S, burst=leave.LEAVES_AT_ONCE)
     app[leave.LEAVE_LIMIT] = leave_limit
     app[RECENT_POLLS] = RecentPolls()
-    app[claim.CLAIM_PAGE] = claim.ClaimPage(static)
+    app[claim.CLAIM_PAGE] = claim.ClaimPage(static, app[PAGE])
     app[events.STREAMS] = events.Streams(event_streams)
     app.cleanup_ctx.append(check_permit.finish_writes)
     app[draw.DRAW_PAGE] = draw.load_draw_page(static)

@@ -16,8 +16,8 @@ import structlog
 from aiohttp import web
 
 from sidecar.gate.cookies import format_cookie
-from sidecar.gate.page.branding import apply_branding, read_site_name
-from sidecar.gate.page.languages import Languages
+from sidecar.gate.page.branding import apply_branding
+from sidecar.gate.page.render import Page
 from sidecar.gate.return_address import read_next_of_link
 from sidecar.gate.schemas import ClaimParameters, RedirectHeaders, RetryHeaders, SiteHeader
 from sidecar.gate.visitor_request import VisitorRequest
@@ -47,19 +47,15 @@ log = structlog.get_logger()
 
 
 class ClaimPage:
-    """The page of claim links, rendered from the static files. If an older static folder lacks a
-    file, the package's file is used."""
+    """The page of claim links. It has the languages and the site's name of the waiting page `page`.
+    If an older static folder lacks claim.html, the package's file is used."""
 
-    def __init__(self, static: Path) -> None:
-        def read(name: str) -> str:
-            file = static / name
-            file = file if file.exists() else find_share("static") / name
-            return file.read_text(encoding="utf-8")
-
-        self._template = Template(read("claim.html"))
-        self.languages = Languages(static)
-        # Sites write their names into waiting.html, and not into claim.html.
-        self._site = read_site_name(read("waiting.html"))
+    def __init__(self, static: Path, page: Page) -> None:
+        file = static / "claim.html"
+        file = file if file.exists() else find_share("static") / "claim.html"
+        self._template = Template(file.read_text(encoding="utf-8"))
+        self.languages = page.languages
+        self._site = page.site_name
 
     def render(
         self,

@@ -8,6 +8,7 @@ from yarl import URL
 
 from sidecar.gate.claim_link import ClaimPage
 from sidecar.gate.page.languages import Languages
+from sidecar.gate.page.render import Page
 from sidecar.kit.errors import StoreError
 from sidecar.kit.share import find_share
 from sidecar.visitors.model import TICKET_LIFETIME_MS
@@ -65,6 +66,10 @@ async def site(replica):
     made = await replica()
     first = cookie_of(await made.check())
     return Site(made, first, cookie_of(await made.check()))
+
+
+def make_page(static) -> ClaimPage:
+    return ClaimPage(static, Page(static))
 
 
 def heading_of(text: str) -> str:
@@ -314,7 +319,7 @@ async def test_what_was_shown_is_counted(site):
 @pytest.mark.parametrize("language", Languages(find_share("static")).tags)
 def test_every_language_has_every_text(language):
     """Each language has its own texts, and no place in the template is left open."""
-    page = ClaimPage(find_share("static"))
+    page = make_page(find_share("static"))
     shown = [page.render(language=language, view=view, next_url="/", left_s=65) for view in VIEWS]
     assert not [text for text in shown if "$" in text]
     assert all(f'lang="{language}"' in text for text in shown)
@@ -339,9 +344,9 @@ def test_the_sites_name_is_the_waiting_pages(tmp_path):
     own = (find_share("static") / "waiting.html").read_text()
     own = own.replace('<span id="site">Waitroom</span>', '<span id="site">Shop &amp; Co</span>')
     (tmp_path / "waiting.html").write_text(own)
-    text = ClaimPage(tmp_path).render(language="en", view="called", next_url="/")
+    text = make_page(tmp_path).render(language="en", view="called", next_url="/")
     assert '<span id="site">Shop &amp; Co</span>' in text
     assert "<title>It is your turn – Shop &amp; Co</title>" in text
     (tmp_path / "waiting.html").write_text("<p>")
-    text = ClaimPage(tmp_path).render(language="en", view="called", next_url="/")
+    text = make_page(tmp_path).render(language="en", view="called", next_url="/")
     assert "It is your turn" in text

@@ -107,10 +107,6 @@ def _format_language_maps(languages: Languages) -> str:
 
 def _format_text_maps(languages: Languages, names: set[str]) -> str:
     """Return nginx maps that choose the texts of these names by language, and headings by view."""
-    variables = {
-        view: [f"$waitroom_t_{key}" if key else "" for key in keys]
-        for view, keys in _FIRST_VIEWS.items()
-    }
     maps = [
         _format_map(
             "waitroom_language",
@@ -120,10 +116,10 @@ def _format_text_maps(languages: Languages, names: set[str]) -> str:
                 for tag in sorted(languages.tags, key=lambda tag: (tag != "en", tag))
             },
         )
-        for name in sorted(names - {""})
+        for name in sorted(names)
     ]
     for number, name in enumerate(("heading", "intro")):
-        values = {view: pair[number] for view, pair in variables.items()}
+        values = {view: f"$waitroom_t_{keys[number]}" for view, keys in _FIRST_VIEWS.items()}
         maps.append(
             _format_map("waitroom_page_view", name, {"default": values.pop("waiting"), **values})
         )
