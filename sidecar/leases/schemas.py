@@ -172,13 +172,16 @@ class Released(Reply):
     """True if something was released."""
 
 
-class LeaseHolder(Reply):
+class _NamedHolder(Reply):
     holder: str
     """The holder, as sent."""
     owner: str | None
     """The name of the token that the holder sent. null: the holder is a browser."""
     number: str | None
     """The visitor number of a browser, as on its waiting page. null: the holder is a program."""
+
+
+class LeaseHolder(_NamedHolder):
     fence: Number | None
     """The fencing number. null: the holder was called and has not taken the lease yet."""
     granted_at: Time | None
@@ -204,15 +207,9 @@ class LeasedResource(Reply):
     """How long a newcomer would wait. null: unknown, while Redis recovers from losing its data."""
 
 
-class LeasePlace(Reply):
+class LeasePlace(_NamedHolder):
     """A place in the queue."""
 
-    holder: str
-    """The holder, as sent."""
-    owner: str | None
-    """The name of the token that the holder sent. null: the holder is a browser."""
-    number: str | None
-    """The visitor number of a browser, as on its waiting page. null: the holder is a program."""
     position: Annotated[int, Field(ge=1)]
     """The position in the queue; 1 is next."""
     joined_at: Time

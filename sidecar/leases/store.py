@@ -104,10 +104,6 @@ class LeaseStore:
             for script in ("ask", "renew", "release")
         )
 
-    @property
-    def is_away(self) -> bool:
-        return self._scripts.is_away
-
     def record_existence(self, since_ms: int) -> None:
         """Record that the template's state existed in Redis at `since_ms`. If the state in Redis
         was created later, the scripts know that Redis was emptied."""

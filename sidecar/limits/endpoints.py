@@ -89,7 +89,10 @@ async def acquire_limit(request: web.Request) -> web.Response:
         return await _acquire_all(request, limit, body)
     call = _read_call(body, limit)
     if IDEMPOTENCY_KEY in request.headers:
-        call = replace(call, id=_read_id(request, call))
+        id_ = read_idempotency_key(
+            request.headers, call.id or None, member="id", pattern=PERMIT_ID, hint=schemas.ID_HINT
+        )
+        call = replace(call, id=id_ or "")
     decision = await limit.acquire(call)
     if decision.permit:
         decision = await hold_response(request, limit, call, decision, hold_s)
@@ -298,18 +301,6 @@ def _read_call(body: Any, limit: Limit) -> Call:
             call = read(schemas.LimitCall, body)
             return Call(_get_key(call, limit), call.cost or 1, call.id or "")
     raise InputError(["a call is a JSON object"])
-
-
-def _read_id(request: web.Request, call: Call) -> str:
-    """Return the id of a call, from the header, the body or both. Raises InputError."""
-    id_ = read_idempotency_key(
-        request.headers,
-        call.id or None,
-        member="id",
-        pattern=PERMIT_ID,
-        hint=schemas.ID_HINT,
-    )
-    return id_ or ""
 
 
 def _get_key(call: schemas.NamedCall, limit: Limit) -> str:

@@ -164,12 +164,13 @@ class KeyCount(Reply):
     remaining: int | None
     """The highest cost that a call may have now."""
     wait_seconds: Seconds | None
-    """How long to wait before a call or retry. null: never, or Redis is unavailable."""
+    """How long to wait before a call, or before a retry if the call was refused. null: never, or
+    Redis is unavailable."""
     reset_seconds: Seconds | None
     """How long until the whole limit is available."""
 
 
-class LimitDecision(Reply):
+class LimitDecision(KeyCount):
     """The decision on a call."""
 
     __qualname__ = "Decision"  # its name in the OpenAPI document
@@ -182,19 +183,8 @@ class LimitDecision(Reply):
     `on_store_failure`, because Redis is unavailable."""
     permit: str | None
     """The permit, which you can release if the call ends early. null: there is none."""
-    key: str
-    """The key of the call. You can send it instead of `fields`."""
-    limit: int | None
-    """The limit of this key. null: the key has no limit, or Redis is unavailable."""
-    remaining: int | None
-    """The highest cost that a call may have now."""
-    wait_seconds: Seconds | None
-    """How long to wait before a call, or before a retry if the call was refused. null: never, or
-    Redis is unavailable."""
     at: Time | None
     """When the wait of `wait_seconds` ends, by the clock of Redis."""
-    reset_seconds: Seconds | None
-    """How long until the whole limit is available."""
     expires_in_seconds: Seconds | None
     """Only for `concurrency`: the time until the permit expires. null: there is no permit."""
 

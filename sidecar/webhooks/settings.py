@@ -67,24 +67,19 @@ class Webhook(BaseModel):
     """The rooms about which messages are sent. Empty: all rooms. Messages about targets are sent
     regardless of this setting."""
 
-    @field_validator("secret")
+    @field_validator("secret", "previous_secret")
     @classmethod
     def _check_secret(cls, secret: str, info: ValidationInfo) -> str:
-        if secret and info.data.get("format") == "slack":
-            raise ValueError("Slack takes no signature, its url is the secret: leave this out")
-        if secret:
-            check_webhook_secret(secret)
-        return secret
-
-    @field_validator("previous_secret")
-    @classmethod
-    def _check_previous_secret(cls, secret: str, info: ValidationInfo) -> str:
-        if secret and info.data.get("format") == "dingtalk":
-            raise ValueError("DingTalk has one secret at a time: leave this out")
-        if secret and info.data.get("secret") == "":
+        if not secret:
+            return secret
+        match info.field_name, info.data.get("format"):
+            case "secret", "slack":
+                raise ValueError("Slack takes no signature, its url is the secret: leave this out")
+            case "previous_secret", "dingtalk":
+                raise ValueError("DingTalk has one secret at a time: leave this out")
+        if info.data.get("secret") == "":
             raise ValueError("needs a secret beside it, the new one")
-        if secret:
-            check_webhook_secret(secret)
+        check_webhook_secret(secret)
         return secret
 
     @field_validator("events")
