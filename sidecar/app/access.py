@@ -4,7 +4,6 @@ Also finds the owner of a request: the token to which its jobs and leases belong
 """
 
 import hmac
-from typing import Any
 
 import structlog
 from aiohttp import web
@@ -25,6 +24,8 @@ from sidecar.http.problems import problem
 RIGHTS: dict[tuple[str, str], Access] = {
     (rule.method, rule.canonical): rule.access for rule in (*OPS, *JOBS) if not rule.access.is_open
 }
+#: The tokens that the settings have, each with its owner.
+TOKENS = web.AppKey("tokens", list[tuple[bytes, Owner]])
 #: The path of the endpoint that reports that jobs are off. Every token has access to it.
 NO_JOBS = "/v1/{_}"
 
@@ -59,7 +60,7 @@ async def _authorise_operator(request: web.Request, handler: Handler) -> web.Str
 
 
 async def _authorise_program(request: web.Request, handler: Handler) -> web.StreamResponse:
-    if not (_list_tokens(request.app[SETTINGS]) or request.app[OPERATORS].is_on):
+    if not (request.app[TOKENS] or request.app[OPERATORS].is_on):
         detail = "Set service_token (WAITROOM_SERVICE_TOKEN) first."
         return problem(kinds.SERVICE_OFF, detail=detail)
     if "Authorization" not in request.headers:
@@ -100,32 +101,19 @@ def find_owner(request: web.Request, *, skip_admin: bool = False) -> Owner | Non
     token or session is not valid. With `skip_admin`, do not accept the admin token, because the
     client's IP address has sent too many wrong tokens. Programs' tokens are still accepted, because
     one program with an old token must not block other programs at its address."""
-    if "Authorization" in request.headers:
-        return _find_token_owner(
-            request, _list_tokens(request.app[SETTINGS], skip_admin=skip_admin)
-        )
-    return OPERATOR if find_operator(request) is not None else None
+    if "Authorization" not in request.headers:
+        return OPERATOR if find_operator(request) is not None else None
+    tokens = request.app[TOKENS]
+    if skip_admin:
+        tokens = [item for item in tokens if item[1] is not OPERATOR]
+    return _find_token_owner(request, tokens)
 
 
-def _list_tokens(settings: SiteSettings, *, skip_admin: bool = False) -> list[tuple[bytes, Owner]]:
+def list_tokens(settings: SiteSettings) -> list[tuple[bytes, Owner]]:
     """List all tokens with their owners. Of two equal tokens, the first one decides."""
-    if _token_list_cache[0] is not settings:  # only tests have several settings
-        _token_list_cache[:] = settings, _make_token_list(settings)
-    tokens: list[tuple[bytes, Owner]] = _token_list_cache[1]
-    return [item for item in tokens if item[1] is not OPERATOR] if skip_admin else tokens
-
-
-#: The settings whose tokens were last listed, and the list of these tokens.
-_token_list_cache: list[Any] = [None, []]
-
-
-def _make_token_list(settings: SiteSettings) -> list[tuple[bytes, Owner]]:
-    named = {OWNERS[0]: settings.service_token, **settings.tokens}
-    programs = [
-        (token, Owner(name, settings.scopes.get(name, DEFAULT_SCOPES)))
-        for name, token in named.items()
-    ]
-    tokens = [(settings.admin_token, OPERATOR), *programs]
+    tokens = [(settings.admin_token, OPERATOR)]
+    for name, token in {OWNERS[0]: settings.service_token, **settings.tokens}.items():
+        tokens.append((token, Owner(name, settings.scopes.get(name, DEFAULT_SCOPES))))
     return [(_encode(token), owner) for token, owner in tokens if token]
 
 

@@ -13,6 +13,7 @@ import structlog
 from aiohttp import web
 
 from sidecar.http import health as ops
+from sidecar.http.listeners import open_http_listeners
 from sidecar.http.metrics import METRICS, Metrics
 from sidecar.jobs.changes import JobChanges
 from sidecar.jobs.estimate import estimate_wait_s
@@ -30,8 +31,8 @@ from sidecar.jobs.worker.target_call import Egress
 from sidecar.jobs.worker.target_worker import WorkerPool
 from sidecar.kit.clock import StoreClock
 from sidecar.kit.egress import open_session
-from sidecar.kit.errors import DatabaseError, InputError, ListenError
-from sidecar.kit.tasks import Worker, run_worker, stop_workers
+from sidecar.kit.errors import DatabaseError, InputError
+from sidecar.kit.tasks import Worker, start_workers
 from sidecar.settings.model import Settings
 from sidecar.storage.redis.connect import Store, close, connect
 from sidecar.storage.redis.leader_lease import LeaderLease
@@ -94,8 +95,7 @@ async def open_job_services(
             async with asyncio.timeout(START_S):
                 await _wait_for_database(store)
                 await jobs.targets.refresh()
-        tasks = [asyncio.create_task(run_worker(*worker)) for worker in workers.items()]
-        stack.push_async_callback(stop_workers, *tasks)
+        start_workers(stack, workers)
         yield JobServices(jobs, wake_ups)
 
 
@@ -158,27 +158,15 @@ async def run_jobs(settings: Settings, *, max_calls: int, grace_s: float, listen
             "subscriber": subscriber.run,
             "callbacks": lambda: call_back_forever(services.jobs, session, metrics),
         }
-        tasks = [asyncio.create_task(run_worker(*worker)) for worker in workers.items()]
-        stack.push_async_callback(stop_workers, *tasks)
+        start_workers(stack, workers)
         if listen:
-            await _serve_health(stack, metrics, listen)
+            app = web.Application()
+            app[METRICS] = metrics
+            app.add_routes([endpoint.route() for endpoint in ops.ENDPOINTS])
+            await open_http_listeners(stack, (app, web.AppRunner, "--listen", listen))
         pool = WorkerPool(services.jobs, services.wake_ups, egress, max_calls=max_calls)
         # Exclude all objects from garbage collection, which would pause the worker.
         gc.collect()
         gc.freeze()
         log.info("running_jobs", targets=sorted(settings.targets), at_a_time=max_calls)
         await pool.run(stop, grace_s=grace_s)
-
-
-async def _serve_health(stack: contextlib.AsyncExitStack, metrics: Metrics, listen: str) -> None:
-    app = web.Application()
-    app[METRICS] = metrics
-    app.add_routes([endpoint.route() for endpoint in ops.ENDPOINTS])
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    stack.push_async_callback(runner.cleanup)
-    host, _, port = listen.rpartition(":")
-    try:
-        await web.TCPSite(runner, host.strip("[]"), int(port)).start()
-    except OSError as error:
-        raise ListenError("--listen", listen, error) from None

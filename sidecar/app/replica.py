@@ -6,10 +6,8 @@ import gc
 import os
 import secrets
 import signal
-import stat
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
@@ -24,20 +22,20 @@ from sidecar.gate.stamps import Stamps
 from sidecar.history.metrics import HistoryMetrics
 from sidecar.history.store.event_stream import EventStream
 from sidecar.history.worker import record_forever, tidy_forever
-from sidecar.http import datagrams
 from sidecar.http.auth.ended_sessions import EndedSessions
 from sidecar.http.auth.operators import Operators
 from sidecar.http.fast_path import FastRunner
+from sidecar.http.listeners import listen_for_reports, open_http_listeners
 from sidecar.http.metrics import Metrics
 from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.redis_keys import CHANGES_CHANNEL
 from sidecar.jobs.service import Jobs
 from sidecar.kit.clock import StoreClock
-from sidecar.kit.errors import InputError, ListenError
+from sidecar.kit.errors import InputError
 from sidecar.kit.extras import require
 from sidecar.kit.share import find_share
 from sidecar.kit.systemd import notify_systemd
-from sidecar.kit.tasks import Worker, run_worker, stop_workers
+from sidecar.kit.tasks import Worker, start_workers
 from sidecar.kit.templates import Templates
 from sidecar.leases.metrics import LeaseMetrics
 from sidecar.leases.redis_keys import lease_key
@@ -79,10 +77,6 @@ if TYPE_CHECKING:  # SQL is an extra
     from sidecar.app.jobs import JobServices
     from sidecar.history.store.stays import History
 
-#: The maximum number of connections that may wait to be accepted by a listener.
-BACKLOG = 4096
-#: The longest request line or header, in bytes. nginx passes URLs of up to 32 KB in a header.
-MAX_FIELD_BYTES = 65_536
 #: The metrics of each feature that a replica exports at /metrics.
 PRODUCT_METRICS = (
     RoomMetrics,
@@ -94,8 +88,6 @@ PRODUCT_METRICS = (
     HistoryMetrics,
     WebhookMetrics,
 )
-#: How long a stopping replica waits for requests in progress, in seconds.
-DRAIN_S = 5.0
 
 log = structlog.get_logger()
 
@@ -136,8 +128,7 @@ async def serve(settings: Settings, load: Callable[[], Settings]) -> None:
         gc.collect()
         gc.freeze()
         reloader = Reloader(settings, rooms, load, tell)
-        task = asyncio.create_task(run_worker("reloader", partial(reloader.run, reload_is_due)))
-        stack.push_async_callback(stop_workers, task)
+        start_workers(stack, {"reloader": partial(reloader.run, reload_is_due)})
         await stop.wait()
         # First report on /readyz that the replica is not ready, so that load balancers avoid it.
         stopping.append(True)
@@ -208,8 +199,7 @@ async def run_replica(settings: Settings, stopping: list[bool]) -> AsyncIterator
                     send_forever, rooms, webhooks, redis, timeout_s=timeout_s
                 ),
             }
-        tasks = [asyncio.create_task(run_worker(*worker)) for worker in workers.items()]
-        stack.push_async_callback(stop_workers, *tasks)
+        start_workers(stack, workers)
         subscriber = make_subscriber(redis, leases)
         jobs = await _open_jobs(settings, redis, metrics, subscriber, stack)
         if jobs is not None:
@@ -217,8 +207,7 @@ async def run_replica(settings: Settings, stopping: list[bool]) -> AsyncIterator
             _distinguish_targets(rooms, jobs.jobs)
             _start_target_detector(jobs.jobs, webhooks, redis, stack, timeout_s=timeout_s)
         if subscriber.has_channels:
-            task = asyncio.create_task(run_worker("subscriber", subscriber.run))
-            stack.push_async_callback(stop_workers, task)
+            start_workers(stack, {"subscriber": subscriber.run})
         await _read_site_reports(settings, rooms, metrics, stack)
         static = settings.static_dir or find_share("static")
         if not (static / "waiting.html").is_file():
@@ -242,7 +231,8 @@ async def run_replica(settings: Settings, stopping: list[bool]) -> AsyncIterator
             stamps=Stamps(settings.secret_keys),
         )
         ops = create_ops_app(services, settings, stopping, operators)
-        await _open_listeners(
+        # The ops listener is the last, so that /readyz responds only if the edge listener is open.
+        await open_http_listeners(
             stack,
             (edge, FastRunner, "edge_listen", settings.edge_listen),
             (ops, web.AppRunner, "ops_listen", settings.ops_listen),
@@ -286,11 +276,10 @@ async def _read_site_reports(
             reports.handle_report(data)
 
     await stack.enter_async_context(
-        datagrams.listen("health_listen", settings.health_listen, handle)
+        listen_for_reports("health_listen", settings.health_listen, handle)
     )
-    for name, work in ("site reports", reports.flush_forever), ("visits", headers.apply_forever):
-        task = asyncio.create_task(run_worker(name, work))
-        stack.push_async_callback(stop_workers, task)
+    workers = {"site reports": reports.flush_forever, "visits": headers.apply_forever}
+    start_workers(stack, workers)
 
 
 def _start_target_detector(
@@ -308,8 +297,7 @@ def _start_target_detector(
 
     read_queues = partial(read_target_queues, jobs)
     detector = TargetDetector(webhooks, redis, read_queues, timeout_s=timeout_s)
-    task = asyncio.create_task(run_worker("target notifier", detector.run))
-    stack.push_async_callback(stop_workers, task)
+    start_workers(stack, {"target notifier": detector.run})
 
 
 def _distinguish_targets(rooms: WaitingRooms, jobs: Jobs) -> None:
@@ -414,54 +402,6 @@ def make_webhooks(settings: Settings, redis: Store, metrics: Metrics) -> Webhook
         )
         for name, hook in settings.webhooks.items()
     )
-
-
-async def _open_listeners(
-    stack: contextlib.AsyncExitStack,
-    *listeners: tuple[web.Application, type[web.AppRunner], str, str],
-) -> None:
-    """Open the listeners in order, each with its setting and address. `stack` closes them in the
-    same order.
-
-    The ops listener must be the last, so that /readyz responds only if the edge listener is open.
-    """
-    runners = [
-        runner_class(
-            app,
-            access_log=None,
-            shutdown_timeout=DRAIN_S,
-            max_line_size=MAX_FIELD_BYTES,
-            max_field_size=MAX_FIELD_BYTES,
-            max_headers=256,
-        )
-        for app, runner_class, _, _ in listeners
-    ]
-    for runner in reversed(runners):
-        await runner.setup()
-        stack.push_async_callback(runner.cleanup)
-    for runner, (_, _, setting, address) in zip(runners, listeners, strict=True):
-        await _listen(runner, setting, address)
-
-
-async def _listen(runner: web.AppRunner, setting: str, address: str) -> None:
-    try:
-        if address.startswith("unix:"):
-            path = Path(address.removeprefix("unix:"))
-            _remove_socket(path)
-            await web.UnixSite(runner, str(path), backlog=BACKLOG).start()
-            # The replica trusts its clients, so only this user and its group (nginx) may connect.
-            os.chmod(path, stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IWGRP)  # noqa: PTH101
-        else:
-            host, _, port = address.rpartition(":")
-            await web.TCPSite(runner, host.strip("[]"), int(port), backlog=BACKLOG).start()
-    except OSError as error:
-        raise ListenError(setting, address, error) from None
-
-
-def _remove_socket(path: Path) -> None:
-    """Remove the socket file that a killed replica may have left behind."""
-    if path.is_socket():
-        path.unlink()
 
 
 def remove_secrets(store: str) -> str:

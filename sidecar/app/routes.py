@@ -14,7 +14,7 @@ from aiohttp.typedefs import Handler
 
 from sidecar.app import endpoints
 from sidecar.app import health as ops
-from sidecar.app.access import authorise, find_owner
+from sidecar.app.access import TOKENS, authorise, find_owner, list_tokens
 from sidecar.app.openapi import document as openapi
 from sidecar.dashboard import endpoints as dashboard
 from sidecar.dashboard.alerts import Alerts
@@ -155,6 +155,7 @@ def create_ops_app(
     )
     app[LIVE] = Live(services.rooms, alerts, overview)
     app[FIND_OWNER] = find_owner
+    app[TOKENS] = list_tokens(settings)
     app.add_routes(dashboard.ROUTES)
     app.add_routes([endpoint.route() for endpoint in (*openapi.ENDPOINTS, *endpoints.OPS)])
     if services.jobs is None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeAlias
 
 import structlog
@@ -23,6 +23,12 @@ async def run_worker(name: str, worker: Worker, *, pause_s: float = RESTART_PAUS
         except Exception:
             log.exception("worker_failed", worker=name, again_in_seconds=pause_s)
         await asyncio.sleep(pause_s)
+
+
+def start_workers(stack: contextlib.AsyncExitStack, workers: Mapping[str, Worker]) -> None:
+    """Run workers, by name, until the stack is closed."""
+    tasks = [asyncio.create_task(run_worker(*worker)) for worker in workers.items()]
+    stack.push_async_callback(stop_workers, *tasks)
 
 
 async def stop_workers(*tasks: asyncio.Task[None], again_s: float = 1.0) -> None:

@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
-from sidecar.app.access import RIGHTS, authorise, find_owner
+from sidecar.app.access import RIGHTS, TOKENS, authorise, find_owner, list_tokens
 from sidecar.http.app_keys import SETTINGS
 from sidecar.http.auth.operators import COOKIE, Operators
 from sidecar.http.auth.owner import FIND_OWNER, owner_of
@@ -40,6 +40,7 @@ def door(aiohttp_client):
         app = web.Application(middlewares=[problems, *(middlewares or [authorise])])
         app[FIND_OWNER] = find_owner
         app[SETTINGS] = Settings(secret_keys=KEYS, limits={"x": LIMIT}, **settings)
+        app[TOKENS] = list_tokens(app[SETTINGS])
         app[OPERATORS] = Operators(KEYS, app[SETTINGS].admin_token)
         for path in sorted({path for _, path in RIGHTS}):
             app.router.add_route("*", path, tell)

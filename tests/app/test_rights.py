@@ -8,7 +8,8 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
-from sidecar.app.access import NO_JOBS, RIGHTS, authorise
+from sidecar.app.access import NO_JOBS, RIGHTS, authorise, list_tokens
+from sidecar.app.access import TOKENS as TOKENS_KEY
 from sidecar.app.routes import Services, create_ops_app
 from sidecar.dashboard.live import LIVE
 from sidecar.http.app_keys import SETTINGS
@@ -102,6 +103,7 @@ async def client(aiohttp_client):
 
     app = web.Application(middlewares=[problems, authorise])
     app[SETTINGS] = SETTINGS_OF_TEST
+    app[TOKENS_KEY] = list_tokens(SETTINGS_OF_TEST)
     app[OPERATORS] = Operators(KEYS, ADMIN_TOKEN, ACCOUNTS)
     app[LIVE] = cast("Any", type("Live", (), {"refresh": lambda _: None})())
     for method, path in ROUTES:

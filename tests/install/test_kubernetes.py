@@ -17,8 +17,8 @@ import yaml
 
 from sidecar import __version__
 from sidecar.app.endpoints import OPS
-from sidecar.app.replica import DRAIN_S
 from sidecar.gate.nginx_key import build_key_file
+from sidecar.http.listeners import DRAIN_S
 from sidecar.settings.file import DEFAULT_FILE
 from sidecar.settings.load import load
 from sidecar.settings.values import ENV_PREFIX

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from sidecar.app.replica import DRAIN_S
 from sidecar.cli import main
 from sidecar.cli.serve import run_jobs
+from sidecar.http.listeners import DRAIN_S
 from sidecar.settings.load import load
 from sidecar.settings.model import Settings
 from sidecar.settings.values import ENV_PREFIX, read_values

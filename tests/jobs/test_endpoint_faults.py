@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from aiohttp import web
 
-from sidecar.app.access import find_owner
+from sidecar.app.access import TOKENS, find_owner, list_tokens
 from sidecar.app.routes import add_jobs
 from sidecar.http import app_keys as keys
 from sidecar.http.auth.owner import FIND_OWNER
@@ -29,6 +29,7 @@ async def client(here, aiohttp_client):
     app[keys.SETTINGS] = SimpleNamespace(
         admin_token="of-the-operator", service_token="of-the-service", tokens={}, scopes={}
     )
+    app[TOKENS] = list_tokens(app[keys.SETTINGS])
     app[FIND_OWNER] = find_owner
     app[METRICS] = here.metrics
     app[JOBS] = here.jobs

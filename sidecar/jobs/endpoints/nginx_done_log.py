@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 
 import structlog
 
-from sidecar.http import datagrams
+from sidecar.http.listeners import listen_for_reports
 from sidecar.jobs.permits import Permit, PermitError, parse_target
 from sidecar.jobs.service import Jobs
 from sidecar.jobs.targets import Target
@@ -104,7 +104,7 @@ async def listen(address: str, jobs: Jobs) -> AsyncIterator[None]:
     if the address cannot be used."""
     done_log = DoneLog(jobs)
     try:
-        async with datagrams.listen("done_listen", address, done_log.handle_report):
+        async with listen_for_reports("done_listen", address, done_log.handle_report):
             yield
     finally:
         await done_log.ends.finish(_DRAIN_S)
