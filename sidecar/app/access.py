@@ -13,7 +13,7 @@ from sidecar.app.endpoints import JOBS, OPS
 from sidecar.dashboard.live import LIVE
 from sidecar.http import problem_kinds as kinds
 from sidecar.http.app_keys import SETTINGS, SiteSettings
-from sidecar.http.auth.owner import OPERATOR, Owner
+from sidecar.http.auth.owner import OPERATOR, OWNER, Owner
 from sidecar.http.auth.rights import DEFAULT_SCOPES, OWNERS, covers
 from sidecar.http.auth.session import OPERATORS, check_origin, find_operator
 from sidecar.http.auth.throttle import Throttle
@@ -63,14 +63,13 @@ async def _authorise_program(request: web.Request, handler: Handler) -> web.Stre
     if not (request.app[TOKENS] or request.app[OPERATORS].is_on):
         detail = "Set service_token (WAITROOM_SERVICE_TOKEN) first."
         return problem(kinds.SERVICE_OFF, detail=detail)
-    if "Authorization" not in request.headers:
-        refusal = _check_session(request)
-        return await handler(request) if refusal is None else refusal
     guesses = request.app[OPERATORS].guesses_of_programs
-    owner = find_owner(request, skip_admin=guesses.refused_s(request.remote) > 0)
-    if owner is None:
+    if "Authorization" not in request.headers:
+        request[OWNER], refusal = OPERATOR, _check_session(request)
+    elif (owner := _find_program(request, guesses)) is None:
         return _refuse_token(request, guesses)
-    refusal = _check_scope(owner, request)
+    else:
+        request[OWNER], refusal = owner, _check_scope(owner, request)
     return await handler(request) if refusal is None else refusal
 
 
@@ -96,15 +95,12 @@ def find_access(request: web.Request) -> Access | None:
     return RIGHTS.get((method, resource.canonical), ADMINS)
 
 
-def find_owner(request: web.Request, *, skip_admin: bool = False) -> Owner | None:
-    """Return the owner of a request's token or, without a token, of its session. Return None if the
-    token or session is not valid. With `skip_admin`, do not accept the admin token, because the
-    client's IP address has sent too many wrong tokens. Programs' tokens are still accepted, because
-    one program with an old token must not block other programs at its address."""
-    if "Authorization" not in request.headers:
-        return OPERATOR if find_operator(request) is not None else None
+def _find_program(request: web.Request, guesses: Throttle) -> Owner | None:
+    """Return the owner of a request's token, or None if the token is not valid. If the client's IP
+    address has sent too many wrong tokens, do not accept the admin token. Programs' tokens are
+    still accepted, because one program with an old token must not block others at its address."""
     tokens = request.app[TOKENS]
-    if skip_admin:
+    if guesses.refused_s(request.remote):
         tokens = [item for item in tokens if item[1] is not OPERATOR]
     return _find_token_owner(request, tokens)
 

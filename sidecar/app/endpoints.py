@@ -1,39 +1,34 @@
 """The declared endpoints of all features (rooms, leases, limits, jobs, …), by listener."""
 
-from sidecar.app.health import ENDPOINTS as _READY
-from sidecar.dashboard.operators import ENDPOINTS as _OPERATORS
-from sidecar.dashboard.search import ENDPOINTS as _SEARCH
-from sidecar.gate.check import ENDPOINTS as _CHECK
-from sidecar.gate.claim_link import ENDPOINTS as _CLAIM
-from sidecar.gate.event_stream import ENDPOINTS as _EVENTS
-from sidecar.gate.forward_auth import ENDPOINTS as _GATE
-from sidecar.gate.leave import ENDPOINTS as _LEAVE
-from sidecar.gate.page.about import ENDPOINTS as _ABOUT
-from sidecar.gate.page.opening_file import ENDPOINTS as _OPENING
-from sidecar.gate.page.responses import ENDPOINTS as _PAGE
-from sidecar.gate.status import ENDPOINTS as _STATUS
-from sidecar.history.endpoints import ENDPOINTS as _HISTORY
-from sidecar.http.health import ENDPOINTS as _HEALTH
-from sidecar.jobs.endpoints.check_permit import ENDPOINTS as _CHECK_PERMIT
-from sidecar.jobs.endpoints.jobs import ENDPOINTS as _JOBS
-from sidecar.jobs.endpoints.targets import ENDPOINTS as _TARGETS
-from sidecar.leases.endpoints import ENDPOINTS as _LEASES
-from sidecar.limits.endpoints import ENDPOINTS as _LIMITS
-from sidecar.limits.nginx_check import ENDPOINTS as _CHECK_LIMIT
-from sidecar.lottery.endpoints import ENDPOINTS as _LOTTERY
-from sidecar.rooms.endpoints import changes, operator, transfer, visitors
-from sidecar.webhooks.endpoints import ENDPOINTS as _WEBHOOKS
+from types import ModuleType
 
+from sidecar.app import health as ready
+from sidecar.dashboard import operators, search
+from sidecar.gate import check, claim_link, event_stream, forward_auth, leave, status
+from sidecar.gate.page import about, opening_file, responses
+from sidecar.history import endpoints as history
+from sidecar.http import health
+from sidecar.http.endpoint import Endpoint
+from sidecar.jobs.endpoints import check_permit, jobs, targets
+from sidecar.leases import endpoints as leases
+from sidecar.limits import endpoints as limits
+from sidecar.limits import nginx_check as check_limit
+from sidecar.lottery import endpoints as lottery
+from sidecar.rooms.endpoints import changes, operator, transfer, visitors
+from sidecar.webhooks import endpoints as webhooks
+
+
+def _list_endpoints(*modules: ModuleType) -> tuple[Endpoint, ...]:
+    return tuple(endpoint for module in modules for endpoint in module.ENDPOINTS)
+
+
+_ROOMS = (operator, changes, visitors, transfer)
 #: Endpoints of the edge listener, for proxies and for visitors.
-PROXY = (*_CHECK, *_CHECK_LIMIT, *_CHECK_PERMIT, *_PAGE, *_GATE)
-VISITOR = (*_STATUS, *_LEAVE, *_ABOUT, *_OPENING, *_EVENTS, *_CLAIM, *_LOTTERY)
-_ROOMS = (
-    *operator.ENDPOINTS,
-    *changes.ENDPOINTS,
-    *visitors.ENDPOINTS,
-    *transfer.ENDPOINTS,
-)
+PROXY = _list_endpoints(check, check_limit, check_permit, responses, forward_auth)
+VISITOR = _list_endpoints(status, leave, about, opening_file, event_stream, claim_link, lottery)
 #: Endpoints of the ops listener.
-OPS = (*_HEALTH, *_READY, *_ROOMS, *_OPERATORS, *_SEARCH, *_HISTORY, *_LEASES, *_LIMITS, *_WEBHOOKS)
+OPS = _list_endpoints(
+    *(health, ready, *_ROOMS, operators, search, history, leases, limits, webhooks)
+)
 #: Endpoints that the ops listener has only if there are targets.
-JOBS = (*_JOBS, *_TARGETS)
+JOBS = _list_endpoints(jobs, targets)

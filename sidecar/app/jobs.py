@@ -6,7 +6,6 @@ import gc
 import secrets
 import signal
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from functools import partial
 
 import structlog
@@ -50,18 +49,10 @@ START_S = 5.0
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class JobServices:
-    """The services of jobs that replicas and workers share."""
-
-    jobs: Jobs
-    wake_ups: WakeUps
-
-
 @contextlib.asynccontextmanager
 async def open_job_services(
     settings: Settings, redis: Store, metrics: Metrics, subscriber: Subscriber
-) -> AsyncIterator[JobServices]:
+) -> AsyncIterator[tuple[Jobs, WakeUps]]:
     """Run the services of jobs within the `async with` block, and let `subscriber` pass wake-ups to
     them. While the database is unavailable, requests about jobs get errors. Raises InputError if
     the database's URL is invalid."""
@@ -96,7 +87,7 @@ async def open_job_services(
                 await _wait_for_database(store)
                 await jobs.targets.refresh()
         start_workers(stack, workers)
-        yield JobServices(jobs, wake_ups)
+        yield jobs, wake_ups
 
 
 def read_target_queues(jobs: Jobs) -> Iterator[TargetQueue]:
@@ -148,7 +139,7 @@ async def run_jobs(settings: Settings, *, max_calls: int, grace_s: float, listen
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(close, redis)
         subscriber = Subscriber(redis)
-        services = await stack.enter_async_context(
+        jobs, wake_ups = await stack.enter_async_context(
             open_job_services(settings, redis, metrics, subscriber)
         )
         egress = Egress()
@@ -156,7 +147,7 @@ async def run_jobs(settings: Settings, *, max_calls: int, grace_s: float, listen
         session = await stack.enter_async_context(open_session(is_private=True))
         workers: dict[str, Worker] = {
             "subscriber": subscriber.run,
-            "callbacks": lambda: call_back_forever(services.jobs, session, metrics),
+            "callbacks": lambda: call_back_forever(jobs, session, metrics),
         }
         start_workers(stack, workers)
         if listen:
@@ -164,7 +155,7 @@ async def run_jobs(settings: Settings, *, max_calls: int, grace_s: float, listen
             app[METRICS] = metrics
             app.add_routes([endpoint.route() for endpoint in ops.ENDPOINTS])
             await open_http_listeners(stack, (app, web.AppRunner, "--listen", listen))
-        pool = WorkerPool(services.jobs, services.wake_ups, egress, max_calls=max_calls)
+        pool = WorkerPool(jobs, wake_ups, egress, max_calls=max_calls)
         # Exclude all objects from garbage collection, which would pause the worker.
         gc.collect()
         gc.freeze()

@@ -74,7 +74,6 @@ from sidecar.webhooks.service import ConfiguredWebhook, Webhooks
 from sidecar.webhooks.target_events import TargetDetector
 
 if TYPE_CHECKING:  # SQL is an extra
-    from sidecar.app.jobs import JobServices
     from sidecar.history.store.stays import History
 
 #: The metrics of each feature that a replica exports at /metrics.
@@ -203,9 +202,9 @@ async def run_replica(settings: Settings, stopping: list[bool]) -> AsyncIterator
         subscriber = make_subscriber(redis, leases)
         jobs = await _open_jobs(settings, redis, metrics, subscriber, stack)
         if jobs is not None:
-            subscriber.listen(CHANGES_CHANNEL, jobs.jobs.changes.wake)
-            _distinguish_targets(rooms, jobs.jobs)
-            _start_target_detector(jobs.jobs, webhooks, redis, stack, timeout_s=timeout_s)
+            subscriber.listen(CHANGES_CHANNEL, jobs.changes.wake)
+            _distinguish_targets(rooms, jobs)
+            _start_target_detector(jobs, webhooks, redis, stack, timeout_s=timeout_s)
         if subscriber.has_channels:
             start_workers(stack, {"subscriber": subscriber.run})
         await _read_site_reports(settings, rooms, metrics, stack)
@@ -219,7 +218,7 @@ async def run_replica(settings: Settings, stopping: list[bool]) -> AsyncIterator
             resources=Resources(leases, settings.secret_keys),
             limits=limits,
             webhooks=webhooks,
-            jobs=jobs.jobs if jobs else None,
+            jobs=jobs,
             history=history,
             templates=Templates(settings.template_dir),
         )
@@ -246,7 +245,7 @@ async def _open_jobs(
     metrics: Metrics,
     subscriber: Subscriber,
     stack: contextlib.AsyncExitStack,
-) -> "JobServices | None":
+) -> Jobs | None:
     """Open the services of jobs, which `stack` closes. Return None if jobs have no database."""
     if not settings.jobs_database:
         return None
@@ -254,12 +253,12 @@ async def _open_jobs(
     from sidecar.app.jobs import open_job_services  # noqa: PLC0415 - it imports SQL
     from sidecar.jobs.endpoints import nginx_done_log as done_log  # noqa: PLC0415
 
-    services = await stack.enter_async_context(
+    jobs, _wake_ups = await stack.enter_async_context(
         open_job_services(settings, redis, metrics, subscriber)
     )
     if settings.done_listen:
-        await stack.enter_async_context(done_log.listen(settings.done_listen, services.jobs))
-    return services
+        await stack.enter_async_context(done_log.listen(settings.done_listen, jobs))
+    return jobs
 
 
 async def _read_site_reports(

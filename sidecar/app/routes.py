@@ -14,7 +14,7 @@ from aiohttp.typedefs import Handler
 
 from sidecar.app import endpoints
 from sidecar.app import health as ops
-from sidecar.app.access import TOKENS, authorise, find_owner, list_tokens
+from sidecar.app.access import TOKENS, authorise, list_tokens
 from sidecar.app.openapi import document as openapi
 from sidecar.dashboard import endpoints as dashboard
 from sidecar.dashboard.alerts import Alerts
@@ -35,7 +35,6 @@ from sidecar.http import app_keys as keys
 from sidecar.http import long_poll
 from sidecar.http.app_keys import TEMPLATES
 from sidecar.http.auth.operators import Operators
-from sidecar.http.auth.owner import FIND_OWNER
 from sidecar.http.auth.session import OPERATORS
 from sidecar.http.fast_path import FAST
 from sidecar.http.metrics import METRICS, Metrics
@@ -154,7 +153,6 @@ def create_ops_app(
         services.metrics, services.leases, services.limits, services.jobs, services.webhooks
     )
     app[LIVE] = Live(services.rooms, alerts, overview)
-    app[FIND_OWNER] = find_owner
     app[TOKENS] = list_tokens(settings)
     app.add_routes(dashboard.ROUTES)
     app.add_routes([endpoint.route() for endpoint in (*openapi.ENDPOINTS, *endpoints.OPS)])

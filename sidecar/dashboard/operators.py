@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable
 import structlog
 from aiohttp import web
 
-from sidecar.http.auth.logged_name import find_logged_name
 from sidecar.http.auth.rights import Role
-from sidecar.http.auth.session import OPERATORS
+from sidecar.http.auth.session import OPERATORS, find_logged_name
 from sidecar.http.endpoint import ADMINS, Endpoints
 from sidecar.http.models import Parameters, Reply
 from sidecar.http.problem_kinds import unknown

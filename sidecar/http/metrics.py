@@ -218,6 +218,8 @@ class Metrics(MetricSet):
         self._metrics_of_verb = functools.cache(
             lambda verb: (self.batch_size.labels(verb), self.batch_seconds.labels(verb))
         )
+        #: The callbacks with which RedisScripts updates these metrics.
+        self.observer = Observer(batch=self.observe_batch, error=self.count_store_error)
         self._sets: dict[type[MetricSet], MetricSet] = {}
         for set_type in set_types:
             self.of(set_type)
@@ -231,11 +233,6 @@ class Metrics(MetricSet):
     def set_eviction(self, policy: str) -> None:
         self.eviction = policy
         self.store_evicts.set(_EVICTS.get(policy, 1))
-
-    @property
-    def observer(self) -> Observer:
-        """Return the callbacks with which RedisScripts updates these metrics."""
-        return Observer(batch=self.observe_batch, error=self.count_store_error)
 
     def observe_batch(self, _name: str, verb: str, size: int, seconds: float) -> None:
         sizes, durations = self._metrics_of_verb(verb)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import structlog
 from aiohttp import web
 
-from sidecar.http.auth.logged_name import find_logged_name
+from sidecar.http.auth.session import find_logged_name
 from sidecar.http.endpoint import OPERATORS, VIEWERS, Endpoints
 from sidecar.http.problems import ProblemError
 from sidecar.kit.clock import iso

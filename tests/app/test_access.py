@@ -5,10 +5,10 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
-from sidecar.app.access import RIGHTS, TOKENS, authorise, find_owner, list_tokens
+from sidecar.app.access import RIGHTS, TOKENS, authorise, list_tokens
 from sidecar.http.app_keys import SETTINGS
 from sidecar.http.auth.operators import COOKIE, Operators
-from sidecar.http.auth.owner import FIND_OWNER, owner_of
+from sidecar.http.auth.owner import owner_of
 from sidecar.http.auth.session import CSRF_HEADER, OPERATORS
 from sidecar.http.auth.throttle import MAX_FAILURES
 from sidecar.http.problems import problems
@@ -38,7 +38,6 @@ def door(aiohttp_client):
 
     async def make(*middlewares: Any, **settings: Any):
         app = web.Application(middlewares=[problems, *(middlewares or [authorise])])
-        app[FIND_OWNER] = find_owner
         app[SETTINGS] = Settings(secret_keys=KEYS, limits={"x": LIMIT}, **settings)
         app[TOKENS] = list_tokens(app[SETTINGS])
         app[OPERATORS] = Operators(KEYS, app[SETTINGS].admin_token)

@@ -7,10 +7,11 @@ from types import SimpleNamespace
 import pytest
 from aiohttp import web
 
-from sidecar.app.access import TOKENS, find_owner, list_tokens
+from sidecar.app.access import TOKENS, authorise, list_tokens
 from sidecar.app.routes import add_jobs
 from sidecar.http import app_keys as keys
-from sidecar.http.auth.owner import FIND_OWNER
+from sidecar.http.auth.operators import Operators
+from sidecar.http.auth.session import OPERATORS
 from sidecar.http.metrics import METRICS
 from sidecar.http.problems import problems
 from sidecar.jobs.endpoints import long_poll as job_polls
@@ -25,12 +26,12 @@ OPERATOR = {"Authorization": "Bearer of-the-operator"}
 
 @pytest.fixture
 async def client(here, aiohttp_client):
-    app = web.Application(middlewares=[problems])
+    app = web.Application(middlewares=[problems, authorise])
     app[keys.SETTINGS] = SimpleNamespace(
         admin_token="of-the-operator", service_token="of-the-service", tokens={}, scopes={}
     )
     app[TOKENS] = list_tokens(app[keys.SETTINGS])
-    app[FIND_OWNER] = find_owner
+    app[OPERATORS] = Operators(["k" * 32], "of-the-operator")
     app[METRICS] = here.metrics
     app[JOBS] = here.jobs
     add_jobs(app, here.jobs)

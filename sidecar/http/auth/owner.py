@@ -1,14 +1,10 @@
 """Finds the owner of a request's jobs and leases: the client whose token the request has."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from aiohttp import web
 
 from sidecar.http.auth.rights import DEFAULT_SCOPES, OWNERS, Scope
-
-#: The key of the function that returns the owner of a request's token, or None if it is not valid.
-FIND_OWNER: "web.AppKey[Callable[[web.Request], Owner | None]]" = web.AppKey("find_owner")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +24,12 @@ class Owner:
 
 #: The client with the admin token.
 OPERATOR = Owner(OWNERS[1], is_operator=True)
+#: The key of a request's owner, which app/access.py sets.
+OWNER = web.RequestKey("owner", Owner)
 
 
 def owner_of(request: web.Request) -> Owner:
-    """Return the owner of a request's token. Raises HTTPUnauthorized without a valid token."""
-    owner = request.app[FIND_OWNER](request)
-    if owner is None:
+    """Return the owner of a request. Raises HTTPUnauthorized if the request was not authorised."""
+    if OWNER not in request:
         raise web.HTTPUnauthorized
-    return owner
+    return request[OWNER]

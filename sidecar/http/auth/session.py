@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from sidecar.http.auth.operators import COOKIE, Operator, Operators
+from sidecar.http.auth.operators import COOKIE, Operator, Operators, clean_name
 from sidecar.http.auth.rights import Role, covers
 from sidecar.http.cookies import cookie_value
 from sidecar.http.problem_kinds import CSRF_WRONG, FOREIGN_SITE
@@ -62,3 +62,13 @@ def has_role(request: web.Request, needed: Role) -> bool:
 def find_session_operator(request: web.Request) -> Operator | None:
     """Return the session's operator, or None if the request has a token, which takes precedence."""
     return None if "Authorization" in request.headers else find_operator(request)
+
+
+def find_logged_name(request: web.Request) -> str:
+    """Return the name under which an operator's change is logged: the name of the session's
+    operator, else the one in X-Waitroom-Operator, else "api". A client with the admin token may
+    send any name. If an account has that name, add a suffix."""
+    if operator := find_session_operator(request):
+        return operator.name
+    name = clean_name(request.headers.get("X-Waitroom-Operator", "")) or "api"
+    return f"{name} (admin_token)" if request.app[OPERATORS].accounts.is_taken(name) else name

@@ -14,8 +14,8 @@ import structlog
 from aiohttp import web
 from multidict import CIMultiDict, MultiMapping
 
-from sidecar.http.auth.logged_name import find_logged_name
 from sidecar.http.auth.owner import owner_of
+from sidecar.http.auth.session import find_logged_name
 from sidecar.http.endpoint import Endpoints, programs
 from sidecar.http.idempotency_key import HEADER, read_idempotency_key
 from sidecar.http.long_poll import is_gone

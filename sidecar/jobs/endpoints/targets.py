@@ -7,8 +7,7 @@ from dataclasses import asdict
 import structlog
 from aiohttp import web
 
-from sidecar.http.auth.logged_name import find_logged_name
-from sidecar.http.auth.session import has_role
+from sidecar.http.auth.session import find_logged_name, has_role
 from sidecar.http.endpoint import OPERATORS, Endpoints, programs
 from sidecar.http.problem_kinds import DATABASE_UNAVAILABLE, ROLE_TOO_LOW
 from sidecar.http.problems import ProblemError

@@ -8,7 +8,7 @@ import structlog
 from aiohttp import web
 
 from sidecar.http.app_keys import TEMPLATES
-from sidecar.http.auth.logged_name import find_logged_name
+from sidecar.http.auth.session import find_logged_name
 from sidecar.http.endpoint import OPERATORS, VIEWERS, Endpoints
 from sidecar.http.problems import ProblemError
 from sidecar.kit.clock import iso

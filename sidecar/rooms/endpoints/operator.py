@@ -3,7 +3,7 @@
 import structlog
 from aiohttp import web
 
-from sidecar.http.auth.logged_name import find_logged_name
+from sidecar.http.auth.session import find_logged_name
 from sidecar.http.endpoint import ADMINS, OPERATORS, VIEWERS, Endpoints
 from sidecar.kit.clock import iso
 from sidecar.rooms.openings_preview import preview, read_time

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import structlog
 from aiohttp import web
 
-from sidecar.http.auth.logged_name import find_logged_name
+from sidecar.http.auth.session import find_logged_name
 from sidecar.http.endpoint import ADMINS, Endpoints
 from sidecar.http.problems import ProblemError
 from sidecar.kit.errors import InputError, StoreError

@@ -5,8 +5,8 @@ from typing import Literal
 import structlog
 from aiohttp import web
 
-from sidecar.http.auth.logged_name import find_logged_name
 from sidecar.http.auth.owner import owner_of
+from sidecar.http.auth.session import find_logged_name
 from sidecar.http.endpoint import OPERATORS, VIEWERS, Endpoints, programs
 from sidecar.http.problems import ProblemError
 from sidecar.rooms.schemas.common import (
