@@ -1,4 +1,4 @@
-"""Creates and uses the stores of a rate limit, a lease and a job target that share a Redis."""
+"""Creates and uses the stores of rooms, and of a rate limit, a lease and a job target."""
 
 from sidecar.jobs.model import QueueEntry
 from sidecar.jobs.settings import TargetSettings
@@ -9,10 +9,24 @@ from sidecar.leases.settings import LeaseSettings
 from sidecar.leases.store import LeaseStore
 from sidecar.limits.model import Call
 from sidecar.limits.store import LimitStore
+from sidecar.rooms.settings import RoomSettings
+from sidecar.rooms.store.scripts import RoomStore
 from sidecar.visitors.tokens import new_visitor
 from tests.support.limits import RedisTimeUs, make_limit
+from tests.support.rooms import new_room_name
 
+#: The folders of the Lua libraries of these products.
+FOLDERS = ("rooms", "leases", "limits", "jobs")
 Products = tuple[LimitStore, LeaseStore, TargetStore]
+
+
+def open_room(
+    redis, name="", *, timeout_s=5, convert=RoomSettings.get_script_settings, **settings
+) -> RoomStore:
+    """Create the store of a room whose cap is 1 unless `settings` say otherwise. `convert` returns
+    the settings for scripts."""
+    file, name = RoomSettings(**{"total_active_users": 1, **settings}), name or new_room_name()
+    return RoomStore(redis, name, settings=convert(file), clock=StoreClock(), timeout_s=timeout_s)
 
 
 def open_products(redis, name) -> Products:

@@ -4,18 +4,13 @@ import asyncio
 
 import pytest
 
-from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
-from sidecar.rooms.settings import RoomSettings
-from sidecar.rooms.store.scripts import RoomStore
 from sidecar.storage.redis.breaker import TRIES
 from sidecar.storage.redis.connect import close, connect
 from sidecar.storage.redis.scripts import RedisScripts
 from sidecar.visitors.tokens import new_visitor
+from tests.storage.products import open_room
 from tests.support.processes import free_port
-from tests.support.rooms import new_room_name
-
-SETTINGS = RoomSettings(total_active_users=1).get_script_settings()
 
 
 @pytest.fixture
@@ -23,7 +18,7 @@ async def fails(redis_socket):
     """A store whose server is away, and a way to bring it back."""
     nobody = connect(f"redis://127.0.0.1:{free_port()}", timeout_s=1)
     there = connect(f"unix://{redis_socket}", timeout_s=1)
-    store = RoomStore(nobody, new_room_name(), settings=SETTINGS, clock=StoreClock())
+    store = open_room(nobody, timeout_s=1)
 
     def back():
         store._scripts.send = RedisScripts(there, "rooms").send

@@ -6,16 +6,13 @@ import subprocess
 import pytest
 from redis.asyncio import SSLConnection
 
-from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import InputError, StoreError
-from sidecar.rooms.settings import RoomSettings
-from sidecar.rooms.store.scripts import RoomStore
 from sidecar.storage.redis.connect import close, connect
 from sidecar.storage.redis.topology import POOL_SIZE
 from sidecar.visitors.model import QueueOutcome
 from sidecar.visitors.tokens import new_visitor
+from tests.storage.products import open_room
 from tests.support.processes import Process, free_port, wait_until
-from tests.support.rooms import new_room_name
 
 
 @pytest.fixture(scope="module")
@@ -48,12 +45,8 @@ def server(tmp_path_factory):
 
 async def enter(url):
     redis = connect(url, timeout_s=5)
-    settings = RoomSettings(total_active_users=1).get_script_settings()
-    store = RoomStore(
-        redis, new_room_name(), settings=settings, clock=StoreClock(), timeout_s=5
-    )  # fmt: skip
     try:
-        return await store.enter(new_visitor())
+        return await open_room(redis).enter(new_visitor())
     finally:
         await close(redis)
 

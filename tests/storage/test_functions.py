@@ -22,8 +22,8 @@ from sidecar.storage.redis.connect import close, connect
 from sidecar.storage.redis.lua_source import LUA_ROOT, library
 from sidecar.visitors.model import QueueOutcome, Ticket
 from sidecar.visitors.tokens import new_visitor
-from tests.storage.products import open_products, use_products
-from tests.support.limits import ALL, RedisTimeUs, make_limit
+from tests.storage.products import FOLDERS, open_products, open_room, use_products
+from tests.support.limits import RedisTimeUs, make_limit
 from tests.support.redis_servers import RedisServer
 from tests.support.rooms import new_room_name, refuse_functions, without_outages
 from tests.support.visitors import beat_all, go_in, queue
@@ -49,11 +49,7 @@ async def open_rooms():
         def open_(url, number=1, **settings):
             redis = connect(url, timeout_s=5)
             stack.push_async_callback(close, redis)
-            file = without_outages(RoomSettings(**{"total_active_users": 1, **settings}))
-            rooms = [
-                RoomStore(redis, new_room_name(), settings=file, clock=StoreClock(), timeout_s=5)
-                for _ in range(number)
-            ]
+            rooms = [open_room(redis, convert=without_outages, **settings) for _ in range(number)]
             return rooms if number > 1 else rooms[0]
 
         yield open_
@@ -70,12 +66,6 @@ async def redis(server):
     redis = connect(server.url, timeout_s=5)
     yield redis
     await close(redis)
-
-
-@pytest.fixture
-def open_all(redis):
-    """A rule, a template and a target of one name, by the same client."""
-    return lambda name: open_products(redis, name)
 
 
 @contextlib.contextmanager
@@ -103,7 +93,7 @@ async def live(store):
     assert await store.reset() == 1
 
 
-@pytest.mark.parametrize("product", ["rooms", "leases", "limits", "jobs"])
+@pytest.mark.parametrize("product", FOLDERS)
 def test_redis_takes_a_products_library(server, product):
     """Lua's bounds are kept: a function has 200 locals and 60 upvalues at most."""
     made = library(product)
@@ -121,37 +111,17 @@ async def test_the_library_is_loaded_once_and_for_all_rooms(server, open_rooms):
     assert calls(server, "evalsha") + calls(server, "eval") == 0
 
 
-async def test_a_flushed_library_is_loaded_again(server, open_rooms):
-    """FUNCTION FLUSH, or a server that took over and never had it: no call fails."""
-    store = open_rooms(server.url)
-    await go_in(store)
-    tickets = await queue(store, 3)
-    server.cli("function", "flush")
-    assert [one.ahead for one in await beat_all(store, tickets)] == [0, 1, 2]
-    assert library("rooms").name in server.cli("function", "list")
+async def use_all(redis, products):
+    """What a room does in a day, and a use of each of the other products."""
+    await live(open_room(redis, convert=without_outages))
+    await use_products(*products)
 
 
-@pytest.mark.parametrize("algorithm", ALL)
-async def test_limits_scripts_are_a_library_too(server, redis, algorithm):
-    """One for all algorithms; loaded again after FUNCTION FLUSH."""
-    server.cli("function", "flush")
-    server.cli("config", "resetstat")
-    store = make_limit(redis, RedisTimeUs(), algorithm, limit=5)
-    for _ in range(2):
-        permit = (await store.acquire(Call("a", id="b"))).permit
-        await store.peek("a")
-        await store.release("a", permit)
-        await store.set_value("a", 7)
-        server.cli("function", "flush")
-    assert calls(server, "evalsha") + calls(server, "eval") == 0
-    assert calls(server, "function|load") == 2
-
-
-async def test_functions_are_flushed_while_all_products_use_them(server, open_all):
-    """Between any two calls, and no call fails or loses anything; each library comes back."""
-    stores = open_all(new_room_name())
-    await use_products(*stores)
-    server.cli("config", "resetstat")
+async def test_functions_are_flushed_while_all_products_use_them(server, redis):
+    """By FUNCTION FLUSH, or by a server that took over and never had them: between any two calls,
+    and no call fails or loses anything; each library comes back."""
+    products = open_products(redis, new_room_name())
+    await use_all(redis, products)
     stop = asyncio.Event()
 
     async def flush():
@@ -160,12 +130,12 @@ async def test_functions_are_flushed_while_all_products_use_them(server, open_al
 
     flushing = asyncio.create_task(flush())
     for _ in range(10):
-        await use_products(*stores)
+        await use_all(redis, products)
     stop.set()
     await flushing
-    await use_products(*stores)
+    await use_all(redis, products)
     listed = server.cli("function", "list")
-    assert all(library(product).name in listed for product in ("limits", "leases", "jobs"))
+    assert all(library(product).name in listed for product in FOLDERS)
 
 
 async def test_a_full_store_lets_through_what_makes_room(server, redis):
@@ -196,43 +166,27 @@ async def test_a_store_that_takes_no_writes_is_read(server, redis):
     assert calls(server, "fcall") > before
 
 
-async def test_two_versions_share_a_server(server, open_rooms, monkeypatch, tmp_path):
-    """Names have the hash of the text: neither takes the other's away."""
-    await live(open_rooms(server.url))
-    other = tmp_path / "lua"
-    shutil.copytree(LUA_ROOT, other)
-    later = other / "visitors" / "lua" / "arrival.lua"
-    later.write_text(later.read_text() + "-- of the next version\n")
-    monkeypatch.setattr(scripts, "library", lambda folder: library(folder, other))
-    await live(open_rooms(server.url))
-    monkeypatch.undo()
-    server.cli("config", "resetstat")
-    await live(open_rooms(server.url))
-    assert calls(server, "function|load") == 0
-    assert server.cli("function", "list").count("waitroom_rooms_") == 2
-
-
-async def test_two_versions_of_each_library_work_on_the_same_keys(
-    server, open_all, monkeypatch, tmp_path
-):
-    """Replicas of both at a time: neither loads what the other has, or runs it."""
+async def test_two_versions_of_each_library_share_a_server(server, redis, monkeypatch, tmp_path):
+    """Replicas of both at a time, on the same keys: names have the hash of the text, and neither
+    loads what the other has, or runs it."""
     name = new_room_name()
-    old = open_all(name)
-    await use_products(*old)
+    old = open_products(redis, name)
+    await use_all(redis, old)
     other = tmp_path / "lua"
     shutil.copytree(LUA_ROOT, other)
-    for product in ("limits", "leases", "jobs"):
+    for product in FOLDERS:
         for script in (other / product / "lua").glob("*.lua"):
             script.write_text(script.read_text() + "-- of the next version\n")
     monkeypatch.setattr(scripts, "library", lambda product: library(product, other))
-    new = open_all(name)
-    await use_products(*new)
+    new = open_products(redis, name)
+    await use_all(redis, new)
     server.cli("config", "resetstat")
-    await use_products(*old)
-    await use_products(*new)
+    await use_all(redis, new)
+    monkeypatch.undo()
+    await use_all(redis, old)
     assert calls(server, "function|load") == 0
     listed = server.cli("function", "list")
-    for product in ("limits", "leases", "jobs"):
+    for product in FOLDERS:
         names = {library(product).name, library(product, other).name}
         assert len(names) == 2
         assert all(name in listed for name in names)
@@ -340,10 +294,7 @@ async def test_rooms_and_replicas_know_nothing_of_each_other(server, open_rooms)
         new_users_per_minute=60,
         heartbeat_interval=7,
     )
-    new_file = RoomStore(
-        one._redis, one._name, settings=without_outages(RoomSettings(total_active_users=3)),
-        clock=StoreClock(), timeout_s=5,
-    )  # fmt: skip
+    new_file = open_room(one._redis, one._name, total_active_users=3)
     for store in (one, classed, two):
         await go_in(store)
     for _ in range(2):

@@ -4,17 +4,12 @@ import re
 from itertools import pairwise
 
 import pytest
-from redis.exceptions import ResponseError
 
 from sidecar.jobs.redis_keys import TARGET_KEYS
-from sidecar.kit.clock import StoreClock
 from sidecar.rooms.redis_keys import ROOM_KEYS
-from sidecar.rooms.settings import RoomSettings
-from sidecar.rooms.store.scripts import RoomStore
 from sidecar.storage.redis.connect import close, connect
 from sidecar.storage.redis.lua_source import LUA_ROOT, IncludeError, source
-from sidecar.visitors.model import Pass, Ticket
-from tests.support.rooms import new_room_name
+from tests.storage.products import open_room
 
 ALL = sorted(LUA_ROOT.rglob("*.lua"))
 ROOM_SCRIPTS = sorted((LUA_ROOT / "rooms" / "lua").glob("*.lua"))
@@ -187,37 +182,11 @@ def test_a_limits_script_touches_nothing_but_its_keys(path):
     assert keys
 
 
-@pytest.fixture
-async def redis(redis_socket):
-    redis = connect(f"unix://{redis_socket}", timeout_s=5)
-    yield redis
-    await close(redis)
-
-
-@pytest.fixture
-def store(redis):
-    settings = RoomSettings(total_active_users=1).get_script_settings()
-    return RoomStore(redis, new_room_name(), settings=settings, clock=StoreClock(), timeout_s=5)
-
-
-async def test_no_script_sets_a_global(redis, store):
-    """A real server refuses one that does, so running each of them shows it."""
-    with pytest.raises(ResponseError, match=r"global variable|readonly table"):
-        await redis.eval("leaked = 1", 0)
-    inside, waiting = await store.enter("inside"), await store.enter("waiting")
-    await store.beat(Ticket("waiting", waiting.order, waiting.now_ms, waiting.epoch))
-    began = inside.started_ms
-    await store.renew(Pass("inside", inside.order, began, 0, began, began, inside.expires_ms))
-    await store.leave("waiting")
-    await store.configure({"total_active_users": 2})
-    await store.snapshot()
-    await store.sweep()
-    await store.reset()
-
-
-async def test_time_is_the_stores(redis, store):
+async def test_time_is_the_stores(redis_socket):
     """A replica's clock counts for nothing: the script asks the store, and grows with it."""
-    before = await redis.time()
+    redis = connect(f"unix://{redis_socket}", timeout_s=5)
+    store, before = open_room(redis), await redis.time()
     times = [(await store.enter("somebody")).now_ms for _ in range(3)]
     first, last = (s * 1000 + us // 1000 for s, us in (before, await redis.time()))
     assert all(earlier <= later for earlier, later in pairwise([first, *times, last]))
+    await close(redis)

@@ -8,17 +8,14 @@ import time
 import pytest
 from redis.asyncio.connection import AbstractConnection
 
-from sidecar.kit.clock import StoreClock
 from sidecar.kit.errors import StoreError
 from sidecar.rooms.redis_keys import room_key
-from sidecar.rooms.settings import RoomSettings
-from sidecar.rooms.store.scripts import RoomStore
 from sidecar.storage.redis import topology as clients
 from sidecar.storage.redis.connect import close, connect
 from sidecar.storage.redis.topology import POOL_SIZE
 from sidecar.visitors.model import QueueOutcome
 from sidecar.visitors.tokens import new_visitor
-from tests.storage.products import open_products, use_products
+from tests.storage.products import open_products, open_room, use_products
 from tests.support.processes import wait_until
 from tests.support.redis_servers import SERVICE, ClusterStore, RedisServer, SentinelStore
 from tests.support.rooms import new_room_name, refuse_functions
@@ -71,23 +68,8 @@ async def open_store():
         yield open_
 
 
-@pytest.fixture
-def open_room(open_store):
-    """Opens a room by a client of its own."""
-
-    def open_(url, name=None, *, timeout_s=TIMEOUT_S):
-        redis = open_store(url, timeout_s=timeout_s)
-        return rooms_of(redis, name or new_room_name(), timeout_s=timeout_s)[0]
-
-    return open_
-
-
 def rooms_of(redis, *names, timeout_s=TIMEOUT_S):
-    settings = RoomSettings(total_active_users=1).get_script_settings()
-    return [
-        RoomStore(redis, name, settings=settings, clock=StoreClock(), timeout_s=timeout_s)
-        for name in names
-    ]
+    return [open_room(redis, name, timeout_s=timeout_s) for name in names]
 
 
 def names_apart(cluster: ClusterStore) -> list[str]:
@@ -143,12 +125,12 @@ async def all_calls(store):
 
 
 @pytest.mark.parametrize("has_parts", [True, False])
-async def test_every_call_works(topology, open_room, has_parts, monkeypatch):
+async def test_every_call_works(topology, open_store, has_parts, monkeypatch):
     """Scripts, and the commands that are not scripts; of the other products too. Also by redis-py
     as it is, where a part is missing that our clients override."""
     if not has_parts:
         monkeypatch.setitem(clients._PARTS, AbstractConnection, ("no_such_part", ""))
-    store = open_room(url_of(topology), timeout_s=PATIENT_S)
+    store = open_room(open_store(url_of(topology), timeout_s=PATIENT_S), timeout_s=PATIENT_S)
     await all_calls(store)
     await use_products(*open_products(store._redis, store._name))
 
@@ -225,14 +207,14 @@ async def test_those_that_hang_are_passed_over(topology, number, open_store):
         scheme, _, rest = url_of(topology).partition("://")
         login, at, servers = rest.rpartition("@")
         redis = open_store(f"{scheme}://{login}{at}{hosts},{servers}")
-        (store,) = rooms_of(redis, new_room_name())
+        store = open_room(redis, timeout_s=TIMEOUT_S)
         assert await live_through(store, time.monotonic()) < 3 * TIMEOUT_S
 
 
 async def test_calls_that_are_cut_off_anywhere_do_no_harm(topology, open_store):
     """At every moment of a call, and of the search for the servers before it."""
     redis = open_store(url_of(topology), timeout_s=20 * TIMEOUT_S)  # of each call, it is below
-    (store,) = rooms_of(redis, new_room_name())
+    store = open_room(redis, timeout_s=TIMEOUT_S)
     for number in range(300):
         store._timeout_s = number % 100 / 10_000
         if number % 100 == 0:
@@ -244,11 +226,11 @@ async def test_calls_that_are_cut_off_anywhere_do_no_harm(topology, open_store):
     await asyncio.gather(*(store.snapshot() for _ in range(50)))
 
 
-async def test_a_slot_that_moves(cluster, open_room):
+async def test_a_slot_that_moves(cluster, open_store):
     """A script's keys are in two places then, so the room is away until the slot has moved:
     the cluster says "try again". Its line moves with it."""
     name = new_room_name()
-    store, key = open_room(cluster.url, name), room_key(name, "stats")
+    (store,), key = rooms_of(open_store(cluster.url), name), room_key(name, "stats")
     await live_through(store, time.monotonic())
     await go_in(store)
     tickets = await queue(store, 3)
@@ -302,12 +284,12 @@ async def survive(topology, store, name, fail) -> float:
 
 @pytest.mark.parametrize("fail", [RedisServer.kill, RedisServer.pause])
 @pytest.mark.parametrize("kind", [SentinelStore, ClusterStore])
-async def test_a_primary_that_fails(kind, fail, open_room):
+async def test_a_primary_that_fails(kind, fail, open_store):
     """Dead; or hanging, and back when another has taken over, and asked no more then."""
     name = new_room_name()
     key = room_key(name, "stats")
     with kind() as topology:
-        store = open_room(topology.url, name)
+        (store,) = rooms_of(open_store(topology.url), name)
         old = topology.primary_of(key)
         await survive(topology, store, name, fail)
         if fail is RedisServer.pause:
@@ -319,10 +301,10 @@ async def test_a_primary_that_fails(kind, fail, open_room):
         assert int(topology.primary_of(key).cli("hget", key, "joined")) == counters["joined"]
 
 
-async def test_a_sentinels_primary_that_is_replaced_by_hand(sentinel, open_room):
+async def test_a_sentinels_primary_that_is_replaced_by_hand(sentinel, open_store):
     """The old one is alive, has the connections, and takes no more writes."""
     name = new_room_name()
-    store = open_room(url_of(sentinel), name)
+    (store,) = rooms_of(open_store(url_of(sentinel)), name)
 
     def replace(_old):
         sentinel.sentinels[0].cli("sentinel", "failover", SERVICE)
@@ -330,9 +312,9 @@ async def test_a_sentinels_primary_that_is_replaced_by_hand(sentinel, open_room)
     await survive(sentinel, store, name, replace)
 
 
-async def test_a_clusters_primary_that_is_replaced_by_hand(cluster, open_room):
+async def test_a_clusters_primary_that_is_replaced_by_hand(cluster, open_store):
     name = new_room_name()
-    store = open_room(cluster.url, name)
+    (store,) = rooms_of(open_store(cluster.url), name)
 
     def replace(old):
         cluster.replica_of(old).cli("cluster", "failover")
