@@ -6,6 +6,7 @@ REPLICAS ?= 10
 WORKERS ?= 6
 QUICK ?=
 BARE ?=
+KUBERNETES ?=
 PYTHON ?= python3
 BIN := .venv/bin
 # What .venv holds: the product alone; what the demo, the tests, or everything needs beside it.
@@ -79,7 +80,7 @@ test: $(TEST)
 test-all: $(ALL) $(NPM)
 	@scripts/install-packages all
 	@scripts/install-browser
-	@BARE=$(BARE) $(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	@BARE=$(BARE) KUBERNETES=$(KUBERNETES) $(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(ALL) $(NPM)
 	@$(BIN)/ruff check .
