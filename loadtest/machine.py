@@ -47,9 +47,11 @@ def busy_seconds(*, with_steal: bool = False) -> float:
     return (sum(fields[:3]) + sum(fields[5 : 8 if with_steal else 7])) / _TICKS_PER_S
 
 
-def peak_memory_mb(pid: int) -> float:
-    """Return the most resident memory that a process has had; 0 if it has ended."""
-    return int(_field(f"/proc/{pid}/status", "VmHWM").removesuffix(" kB") or 0) / 1024
+def memory_mb(pid: int, *, is_peak: bool = False) -> float:
+    """Return the resident memory of a process in MiB, now or the most that it has had; 0 if it has
+    ended."""
+    text = _field(f"/proc/{pid}/status", "VmHWM" if is_peak else "VmRSS")
+    return int(text.removesuffix(" kB") or 0) / 1024
 
 
 def _families(pids: Iterable[int]) -> set[int]:

@@ -17,6 +17,7 @@ from redis import Redis
 
 from loadtest.callers import Connection, prepare
 from loadtest.generator import raise_limits
+from loadtest.machine import memory_mb
 from loadtest.report import Report, Target
 from loadtest.rounds import Rounds
 from tests.support.processes import WAITROOM
@@ -166,7 +167,7 @@ async def _crowd(amount: Amount, url: str, store: str, pid: int) -> Crowd:
     path = "leases/crowded/a"
     owner = await Connection.open(url)
     await owner.ask(prepare("POST", path, {"holder": "h0"}))
-    before_kb = _read_memory_kb(pid)
+    before_mb = memory_mb(pid)
     waiting = []
     for number in range(1, amount.waiters + 1):
         holder = await Connection.open(url)
@@ -174,7 +175,7 @@ async def _crowd(amount: Amount, url: str, store: str, pid: int) -> Crowd:
         waiting.append(holder)
         if number % 100 == 0:
             await owner.ask(prepare("GET", f"{path}?holder=nobody"))
-    megabytes = (_read_memory_kb(pid) - before_kb) / 1024
+    megabytes = memory_mb(pid) - before_mb
     calls, began_s = count_calls(), time.monotonic()
     await asyncio.sleep(amount.idle_s)
     per_s = (count_calls() - calls) / (time.monotonic() - began_s)
@@ -190,11 +191,6 @@ async def _crowd(amount: Amount, url: str, store: str, pid: int) -> Crowd:
     for connection in (owner, *waiting):
         connection.close()
     return Crowd(amount.waiters, megabytes, per_s, median(gaps_ms))
-
-
-def _read_memory_kb(pid: int) -> int:
-    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-    return int(status.partition("VmRSS:")[2].split()[0])
 
 
 # The report --------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from email.message import Message
 from pathlib import Path
 from typing import ClassVar
 
-from loadtest.machine import cpu_ns, peak_memory_mb
+from loadtest.machine import cpu_ns, memory_mb
 from loadtest.rounds import Rounds
 from tests.support.site import Servers, Site
 
@@ -312,7 +312,9 @@ def measure(system: System, workload: str, *, warm_s: int, seconds: int) -> Run 
         each=load.each, joined=joined,
         inside=then.inside if then else 0, cap=then.cap if then else 0,
         polls_per_minute=load.polls_per_minute,
-        memory_mb=max(map(peak_memory_mb, system.pids.get("replicas", [])), default=0.0),
+        memory_mb=max(
+            (memory_mb(pid, is_peak=True) for pid in system.pids.get("replicas", [])), default=0.0
+        ),
         problems=problems,
     )  # fmt: skip
 

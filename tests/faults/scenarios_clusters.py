@@ -4,12 +4,14 @@ keys move to another server."""
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from sidecar.rooms.redis_keys import room_key
 from tests.faults.scenarios_store import check_store, wait_until_recovered
 from tests.faults.verdict import Row
 from tests.faults.world import ROOM, Scale, world
+from tests.support.processes import wait_until
 from tests.support.redis_servers import ClusterStore, RedisServer, SentinelStore
 
 KEY = room_key(ROOM, "stats")
@@ -53,18 +55,12 @@ async def _break_store(
                 run.end_fault()
                 run.note(f"moved within {run.mended - run.broken:.1f} s")
             else:
-                await _wait_until(lambda: has_new_primary(server))
+                is_replaced = partial(_is_true, partial(has_new_primary, server))
+                await asyncio.to_thread(wait_until, is_replaced, "a new primary")
                 run.note(f"a new primary after {time.time() - run.broken:.1f} s")
             await wait_until_recovered(run, scale)
             await check_store(run)
     return run.row
-
-
-async def _wait_until(true: Callable[[], bool], timeout_s: float = 30) -> None:
-    """Wait until `true()` is True. It runs in a thread, because it blocks."""
-    async with asyncio.timeout(timeout_s):
-        while not await asyncio.to_thread(_is_true, true):
-            await asyncio.sleep(0.1)
 
 
 def _is_true(true: Callable[[], bool]) -> bool:

@@ -1,17 +1,15 @@
 """A scenario that sends 100,000 malformed requests on keep-alive connections."""
 
 import asyncio
-import os
 import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from urllib.parse import urlsplit
 
+from loadtest.machine import memory_mb
 from tests.faults.garbage import EDGE, NGINX, OPS, TOYED_WITH, Garbled, mix_requests
 from tests.faults.verdict import Row
-from tests.faults.wire import Reply, read_reply
+from tests.faults.wire import Reply, Wire
 from tests.faults.world import REPLICAS, Scale
 from tests.support.site import BY_DEFAULT, Site
 
@@ -21,7 +19,6 @@ UNSUPPORTED = {501, 505}
 MAX_GROWTH_MIB = 20
 #: Timeout for the response to a request that may be incomplete.
 PATIENCE_S = 0.3
-TIMEOUT_S = 5.0
 
 
 @dataclass(slots=True)
@@ -80,7 +77,7 @@ def _count(requests: Iterator[Garbled], count: int, tally: Tally, site: Site) ->
 async def _send_all(source: Iterator[Garbled], site: Site, number: int, tally: Tally) -> None:
     replica = number % REPLICAS
     doors = {NGINX: site.url, EDGE: site.edges[replica], OPS: site.ops[replica]}
-    lines = {to: _Connection(url) for to, url in doors.items()}
+    lines = {to: Wire(url) for to, url in doors.items()}
     try:
         for request in source:
             await _send_one(lines[request.to], request, tally)
@@ -89,18 +86,17 @@ async def _send_all(source: Iterator[Garbled], site: Site, number: int, tally: T
             line.close()
 
 
-async def _send_one(line: "_Connection", request: Garbled, tally: Tally) -> None:
+async def _send_one(line: Wire, request: Garbled, tally: Tally) -> None:
+    timeout_s = None if request.is_whole else PATIENCE_S
     try:
-        reply = await line.send(request)
-    except TimeoutError:
-        reply = None
-        if request.is_whole:
+        reply = await line.exchange(request.data, has_body=not request.is_head, timeout_s=timeout_s)
+    except (OSError, EOFError, ValueError) as error:
+        if isinstance(error, TimeoutError) and request.is_whole:
             tally.wrong.append(f"{request.to}: no answer to {request.data[:200]!r}")
-    except (OSError, EOFError, ValueError):
-        reply = None
-    if reply is None:
         tally.statuses[f"{request.to} none"] += 1
         return
+    if not request.is_whole:
+        line.close()
     # If a replica refuses a header, nginx sends the waiting page with status 503.
     is_page = reply.status == 503 and request.to == NGINX and _is_ours(reply)
     tally.statuses[f"{request.to} {reply.status}{' (the page)' if is_page else ''}"] += 1
@@ -115,52 +111,6 @@ def _is_ours(reply: Reply) -> bool:
     return bool(reply.header("retry-after")) and reply.header("cache-control") == "no-store"
 
 
-class _Connection:
-    """A connection that stays open until the server closes it."""
-
-    def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        self._address = parts.hostname, parts.port
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-
-    async def send(self, request: Garbled) -> Reply | None:
-        try:
-            reply = await self._exchange(request, fresh=self._streams is None)
-        except (ConnectionError, asyncio.IncompleteReadError):
-            # The server had closed the connection. Send the request once more.
-            self.close()
-            try:
-                reply = await self._exchange(request, fresh=True)
-            except BaseException:
-                self.close()
-                raise
-        except BaseException:
-            self.close()
-            raise
-        if not request.is_whole or reply.header("connection").lower() == "close":
-            self.close()
-        return reply
-
-    async def _exchange(self, request: Garbled, *, fresh: bool) -> Reply:
-        async with asyncio.timeout(TIMEOUT_S if request.is_whole else PATIENCE_S):
-            if fresh:
-                self._streams = await asyncio.open_connection(*self._address, limit=1 << 20)
-            assert self._streams is not None
-            reader, writer = self._streams
-            writer.write(request.data)
-            return await read_reply(reader, has_body=not request.is_head)
-
-    def close(self) -> None:
-        if self._streams is not None:
-            self._streams[1].close()
-            self._streams = None
-
-
 def _memory(site: Site) -> list[float]:
     """Return the memory of each replica in MiB."""
-    page = os.sysconf("SC_PAGE_SIZE")
-    found = []
-    for replica in site.replicas:
-        pages = int(Path(f"/proc/{replica.pid}/statm").read_text().split()[1])
-        found.append(pages * page / 2**20)
-    return found
+    return [memory_mb(replica.pid) for replica in site.replicas]

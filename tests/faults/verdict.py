@@ -57,62 +57,6 @@ class Excuse:
         )
 
 
-@dataclass(slots=True)
-class Evidence:
-    """What was observed in a run."""
-
-    diaries: Sequence[Diary]
-    cap: int
-    calls: Sequence[Call] = ()
-    #: The time and the visitor of each request that reached the site.
-    origin: Sequence[tuple[float, str]] = ()
-    #: Numbers of sessions, as the ops listener reported them from time to time.
-    sessions: Sequence[int] = ()
-    excuses: Sequence[Excuse] = ()
-    #: When the fault began and ended.
-    broken: float = 0.0
-    mended: float = 0.0
-
-
-@dataclass(slots=True)
-class Verdict:
-    """The result of a run."""
-
-    requests: int
-    failures: list[str]
-    lost: list[str]
-    inversions: list[str]
-    #: The most visitors inside at once, and the most sessions that the ops listener reported.
-    peak: int
-    sessions: int
-    cap: int
-    #: Seconds from the end of the fault to the last unusual response.
-    recover_s: float
-
-    def problems(self) -> list[str]:
-        lists = (self.failures, self.lost, self.inversions)
-        found = [f"{texts[0]} ({len(texts)} in all)" for texts in lists if texts]
-        if not self.requests:
-            found.append("nobody asked for anything")
-        for what, most in (("inside at once", self.peak), ("sessions", self.sessions)):
-            if most > self.cap:
-                found.append(f"{most} {what}, cap {self.cap}")
-        return found
-
-
-def judge(evidence: Evidence) -> Verdict:
-    return Verdict(
-        requests=sum(len(diary.entries) for diary in evidence.diaries),
-        failures=[text for diary in evidence.diaries for text in failures(diary, evidence.excuses)],
-        lost=[text for diary in evidence.diaries for text in losses(diary)],
-        inversions=inversions(evidence.diaries, evidence.calls),
-        peak=peak_inside(evidence.origin, evidence.diaries),
-        sessions=max(evidence.sessions, default=0),
-        cap=evidence.cap,
-        recover_s=recovery(evidence),
-    )
-
-
 def failures(diary: Diary, excuses: Iterable[Excuse] = ()) -> list[str]:
     found = []
     for entry in diary.entries:
@@ -334,15 +278,14 @@ def peak_inside(origin: Iterable[tuple[float, str]], diaries: Iterable[Diary]) -
     return peak_overlap(stays)
 
 
-def recovery(evidence: Evidence) -> float:
+def recovery(diaries: Iterable[Diary], *, broken: float, mended: float) -> float:
     """Return the seconds from the end of the fault to the last response that was an error, had an
     unusual status, or said that the queue is paused."""
     last = max(
-        (e.received for d in evidence.diaries for e in d.entries
-         if e.received >= evidence.broken and _is_odd(e)),
-        default=evidence.mended,
-    )  # fmt: skip
-    return max(0.0, last - evidence.mended)
+        (e.received for d in diaries for e in d.entries if e.received >= broken and _is_odd(e)),
+        default=mended,
+    )
+    return max(0.0, last - mended)
 
 
 def _is_odd(entry: Entry) -> bool:

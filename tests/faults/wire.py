@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 #: A response that takes longer counts as an error.
 TIMEOUT_S = 5.0
-_LIMIT = 1 << 18
+_LIMIT = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,22 @@ class Wire:
         if body or method not in {"GET", "HEAD"}:
             lines.append(f"Content-Length: {len(body)}")
         data = "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+        return await self.exchange(data, has_body=method != "HEAD")
+
+    async def exchange(
+        self, data: bytes, *, has_body: bool = True, timeout_s: float | None = None
+    ) -> Reply:
+        """Send the bytes of a request, and return the first response that is not a 1xx response.
+        Raise the same exceptions as `send`."""
         try:
-            async with asyncio.timeout(self._timeout_s):
-                return await self._exchange(data, has_body=method != "HEAD")
+            async with asyncio.timeout(timeout_s or self._timeout_s):
+                reply = await self._exchange(data, has_body=has_body)
         except BaseException:
             self.close()
             raise
+        if reply.header("connection").lower() == "close":
+            self.close()
+        return reply
 
     async def _exchange(self, data: bytes, *, has_body: bool) -> Reply:
         is_reused = self._streams is not None
@@ -63,10 +73,11 @@ class Wire:
                 raise
             self.close()
             reader, head = await self._ask(data)
-        reply = await _read_rest(reader, head, has_body=has_body)
-        if reply.header("connection").lower() == "close":
-            self.close()
-        return reply
+        while True:
+            reply = await _read_rest(reader, head, has_body=has_body)
+            if reply.status >= 200:
+                return reply
+            head = await reader.readuntil(b"\r\n\r\n")
 
     async def _ask(self, data: bytes) -> tuple[asyncio.StreamReader, bytes]:
         if self._streams is None:
@@ -79,15 +90,6 @@ class Wire:
         if self._streams is not None:
             self._streams[1].close()
             self._streams = None
-
-
-async def read_reply(reader: asyncio.StreamReader, *, has_body: bool = True) -> Reply:
-    """Read the next response that is not a 1xx response."""
-    while True:
-        head = await reader.readuntil(b"\r\n\r\n")
-        reply = await _read_rest(reader, head, has_body=has_body)
-        if reply.status >= 200:
-            return reply
 
 
 async def _read_rest(reader: asyncio.StreamReader, head: bytes, *, has_body: bool) -> Reply:

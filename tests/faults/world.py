@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-import resource
 import signal
 import threading
 import time
@@ -12,9 +11,20 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from loadtest.generator import raise_limits
 from sidecar.rooms.redis_keys import room_key
 from sidecar.storage.redis.connect import close, connect
-from tests.faults.verdict import Call, Evidence, Excuse, Row, Verdict, inversions, judge, read_call
+from tests.faults.verdict import (
+    Call,
+    Excuse,
+    Row,
+    failures,
+    inversions,
+    losses,
+    peak_inside,
+    read_call,
+    recovery,
+)
 from tests.faults.visitors import BRIEF, STAYS, Crowd
 from tests.faults.wire import Wire
 from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, Site, gated
@@ -222,32 +232,36 @@ class World:
     def calls(self) -> list[Call]:
         return list(self._calls.values())
 
-    def judge(self) -> Verdict:
-        found = judge(
-            Evidence(
-                self.crowd.diaries, self.cap, self.calls, self._origin(), self.sessions,
-                self.excuses, self.broken, self.mended,
-            )
-        )  # fmt: skip
-        row = self.row
-        row.requests, row.failures = found.requests, len(found.failures)
-        row.lost, row.inversions = len(found.lost), len(found.inversions)
-        row.peak = f"{found.peak}/{self.cap}"
-        if found.sessions > self.cap:
-            row.peak += f" (store: {found.sessions})"
-        row.recover_s = found.recover_s if self.broken else None
-        row.broken = [*found.problems(), *row.broken]
+    def judge(self) -> None:
+        """Write into the row what was observed, and the reasons why the scenario failed."""
+        row, diaries = self.row, self.crowd.diaries
+        failed = [text for diary in diaries for text in failures(diary, self.excuses)]
+        lost = [text for diary in diaries for text in losses(diary)]
+        overtaken = inversions(diaries, self.calls)
+        row.requests = sum(len(diary.entries) for diary in diaries)
+        row.failures, row.lost, row.inversions = len(failed), len(lost), len(overtaken)
+        peak, sessions = peak_inside(self._origin(), diaries), max(self.sessions, default=0)
+        row.peak = f"{peak}/{self.cap}"
+        if sessions > self.cap:
+            row.peak += f" (store: {sessions})"
+        if self.broken:
+            row.recover_s = recovery(diaries, broken=self.broken, mended=self.mended)
+        for texts in (failed, lost, overtaken):
+            if texts:
+                row.broken.append(f"{texts[0]} ({len(texts)} in all)")
+        self.must("nobody asked for anything", row.requests > 0)
+        self.must(f"{peak} inside at once, cap {self.cap}", peak <= self.cap)
+        self.must(f"{sessions} sessions, cap {self.cap}", sessions <= self.cap)
         row.broken += [f"the harness broke: {error!r}" for error in self.crowd.broken[:1]]
         if self._must_call:
             after = any(call.at > self.mended for call in self.calls)
             self.must("nobody was called after the fault", after)
-        strict = inversions(self.crowd.diaries, self.calls, tolerance=0)
+        strict = inversions(diaries, self.calls, tolerance=0)
         if len(strict) > row.inversions:
             self.note(f"{len(strict)} overtaken by less than a refresh of theirs")
         for number, replica in enumerate(self.site.replicas):
             self.must(f"a traceback in replica {number}'s log", "Traceback" not in replica.output)
         row.seconds = time.monotonic() - self._began
-        return found
 
     def _origin(self) -> list[tuple[float, str]]:
         log = self.site.folder / "origin-access.log"
@@ -264,7 +278,7 @@ async def world(
     Waiting visitors get status 202, so that each 5xx is a failure. If the scenario raises
     AssertionError, it has failed.
     """
-    _allow_many_files()
+    raise_limits()
     room = {"total_active_users": cap, "queueing_status_code": 202, "session_duration": 30}
     site = Site(
         rooms={ROOM: {**room, **(settings or {})}},
@@ -310,9 +324,3 @@ async def _enter(site: Site, stack: AsyncExitStack) -> None:
     except asyncio.CancelledError:
         await starting
         raise
-
-
-def _allow_many_files() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < 8192:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, hard), hard))
