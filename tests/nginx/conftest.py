@@ -1,9 +1,20 @@
-"""Fixtures for tests of a site with nginx. Each test module defines the fixture `site` itself."""
+"""Fixtures for tests of a site with nginx.
+
+A test module describes its site in SITE, or defines the fixture `site` itself.
+"""
 
 import pytest
 
 from tests.nginx.stub import Stub
 from tests.support.nginx_client import Visitor
+from tests.support.site import Site
+
+
+@pytest.fixture(scope="module")
+def site(request):
+    """Start the site that the test module describes in SITE, with the arguments of Site."""
+    with Site(**request.module.SITE) as site:
+        yield site
 
 
 @pytest.fixture

@@ -86,11 +86,6 @@ def raw(site, text: bytes, *, source: str = "127.0.0.1", patience_s: float = 10)
         return answer
 
 
-def people(site, room: str) -> tuple[int, int]:
-    document = site.room(room)
-    return document["active"], document["waiting"]
-
-
 # A pass in two hands.
 
 
@@ -102,7 +97,7 @@ def test_a_pass_that_is_shared(site, number):
     room = f"shared-{number}"
     owner = at(site, "192.0.2.1", **{"User-Agent": FIREFOX})
     assert owner.get(f"/{room}/").status == 200
-    bought = f"waitroom_{room}={owner.cookies[f'waitroom_{room}']}"
+    bought = _cookie(owner, room)
     for _ in range(1 if ends else 3):
         # Just before: a verdict that nginx kept would let the other in.
         assert room_cookies(owner.get(f"/{room}/"), room) == []
@@ -112,7 +107,7 @@ def test_a_pass_that_is_shared(site, number):
         assert (reply.status, reply.waits) == ((200, False) if gets_in else (202, True))
         assert len(room_cookies(reply, room)) == (0 if gets_in else 1)
     wait_until(lambda: owner.get(f"/{room}/").waits == ends, "what becomes of the owner")
-    assert ends or people(site, room)[0] == 1
+    assert ends or site.room(room)["active"] == 1
 
 
 def test_a_bound_pass_at_the_other_doors(site):
@@ -176,14 +171,14 @@ def test_an_address_has_so_many_places(site, room, hoarder, neighbour):
     assert (page.status, page.data("state")) == (202, "full")
     joined = visitors[4].post(f"/_waitroom/{room}/join", headers={"Accept": JSON})
     assert joined.json()["state"] == "full"
-    assert people(site, room) == (1, 3)
+    assert (site.room(room)["active"], site.room(room)["waiting"]) == (1, 3)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "distrusts"])
 def test_a_forged_address_is_no_other_address(site, host):
     """Headers change nothing, in any number and order."""
     room = "forged"
-    if not sum(people(site, room)):
+    if not site.count_visitors(room):
         assert take([Visitor(site.url)] * 1, room) == ["inside"]
         assert take([Visitor(site.url) for _ in range(2)], room) == ["waiting"] * 2
     for number in range(3):
@@ -194,7 +189,7 @@ def test_a_forged_address_is_no_other_address(site, host):
             "X-Test-Address": said, "x-real-ip": said,
         }  # fmt: skip
         assert take([Visitor(site.url, {"Host": host, **headers})], room) == ["full"]
-    assert sum(people(site, room)) == 3
+    assert site.count_visitors(room) == 3
 
 
 def test_another_address_is_one(site):
@@ -214,42 +209,6 @@ def test_a_place_that_is_given_up_is_free_again(site):
     assert take(visitors, room)[2:] == ["waiting", "full", "full"]
     visitors[1].post(f"/_waitroom/{room}/leave")
     assert take(visitors[3:], room) == ["waiting", "full"]
-
-
-# What a visitor says in nginx's name.
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("X-Waitroom-Given", "waitroom_full={}"),
-        ("X-Waitroom-Given", "waitroom_full={}; Path=/; HttpOnly"),
-        ("X-Waitroom-State", "admitted"), ("X-Waitroom-Room", "open"), ("X-Waitroom-Ticket", "{}"),
-        ("X-Accel-Redirect", "/open/"), ("X-Accel-Expires", "3600"), ("X-Original-URI", "/open/"),
-        ("X-Original-Method", "OPTIONS"), ("X-Forwarded-Method", "OPTIONS"),
-        ("X-Original-URL", "/open/"), ("X-Rewrite-URL", "/open/"),
-        ("X-HTTP-Method-Override", "OPTIONS"), ("X-Forwarded-Prefix", "/open"),
-    ],
-)  # fmt: skip
-def test_a_forged_header_opens_nothing(site, name, value):
-    """Not even one that holds a pass which would open the door as a cookie."""
-    good = signed_pass("full")
-    headers = {name: value.format(good), "Access-Control-Request-Method": "PUT"}
-    for path in ("/full/a", "/full/b?x=1"):
-        reply = Visitor(site.url, headers).get(path)
-        assert (reply.status, reply.waits, reply.data("room")) == (202, True, "full")
-    as_cookie = Visitor(site.url, cookies={"waitroom_full": good})
-    assert as_cookie.get("/full/a").status == 200
-
-
-def test_a_forged_header_makes_nothing_last(site):
-    """X-Accel-Expires of a visitor's: nginx keeps no answer for others by it."""
-    cookies = set()
-    for _ in range(3):
-        visitor = Visitor(site.url, {"X-Accel-Expires": "3600", "X-Accel-Buffering": "no"})
-        visitor.get("/full/")
-        cookies.add(visitor.cookies["waitroom_full"])
-    assert len(cookies) == 3
 
 
 # Requests within requests.

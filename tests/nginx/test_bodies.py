@@ -1,37 +1,36 @@
 """Requests that are more than a GET: bodies, uploads, methods, WebSocket."""
 
-import socket
+from contextlib import closing
+from http.client import HTTPConnection
 
 import aiohttp
 import pytest
 
-from tests.support.nginx_client import JSON, Visitor
-from tests.support.site import Site, gated
+from tests.support.nginx_client import HTML, JSON, Visitor
+from tests.support.site import gated
 
 MB = 1 << 20
 UPLOAD = b"u" * (50 * MB)
 PREFLIGHT = {"Origin": "https://other.test", "Access-Control-Request-Method": "PUT"}
 
 
-@pytest.fixture(scope="module")
-def site():
-    rooms = {"open": {"total_active_users": 100}, "full": {"total_active_users": 0}}
-    locations = gated("/", room="open") + gated("/full", room="full")
-    for name, room in (("/large", "open"), ("/large-full", "full")):
-        locations += gated(name, "client_max_body_size 100m;", room=room)
-    locations += gated(
-        "/streamed", "client_max_body_size 0;", "proxy_request_buffering off;", room="open"
-    )
-    for name, room in (("/ws", "open"), ("/full/ws", "full")):
-        locations += gated(
-            name,
-            "proxy_http_version 1.1;",
-            "proxy_set_header Upgrade $http_upgrade;",
-            'proxy_set_header Connection "upgrade";',
-            room=room,
-        )
-    with Site(rooms=rooms, locations=locations) as site:
-        yield site
+LARGE = "client_max_body_size 100m;"
+STREAMED = ("client_max_body_size 0;", "proxy_request_buffering off;")
+WEBSOCKET = (
+    "proxy_http_version 1.1;",
+    "proxy_set_header Upgrade $http_upgrade;",
+    'proxy_set_header Connection "upgrade";',
+)
+SITE = {
+    "rooms": {"open": {"total_active_users": 100}, "full": {"total_active_users": 0}},
+    "locations": gated("/", room="open")
+    + gated("/full", room="full")
+    + gated("/large", LARGE, room="open")
+    + gated("/large-full", LARGE, room="full")
+    + gated("/streamed", *STREAMED, room="open")
+    + gated("/ws", *WEBSOCKET, room="open")
+    + gated("/full/ws", *WEBSOCKET, room="full"),
+}
 
 
 @pytest.fixture
@@ -88,28 +87,14 @@ def test_bodies_do_not_desync_the_sidecar(site, inside):
 def test_one_connection_serves_posts_and_gets_in_turn(site, inside):
     """A visitor's own connection stays in step over admitted and denied requests with bodies."""
     cookie = "; ".join(f"{name}={value}" for name, value in inside.cookies.items())
-    with socket.create_connection(("127.0.0.1", site.port), timeout=10) as connection:
-        stream = connection.makefile("rb")
-        for path, want in (("/1", b"200"), ("/full/2", b"503"), ("/3", b"200")):
-            connection.sendall(
-                f"POST {path} HTTP/1.1\r\nHost: x\r\nAccept: text/html\r\nCookie: {cookie}\r\n"
-                f"Content-Length: 5\r\n\r\nhello".encode()
-            )
-            assert stream.readline().split()[1] == want
-            _skip_rest(stream)
-
-
-def _skip_rest(stream) -> None:
-    headers = {}
-    while (line := stream.readline().strip().lower()) != b"":
-        name, _, value = line.partition(b":")
-        headers[name] = value.strip()
-    if b"content-length" in headers:
-        stream.read(int(headers[b"content-length"]))
-        return
-    while size := int(stream.readline(), 16):
-        stream.read(size + 2)
-    stream.readline()
+    with closing(HTTPConnection("127.0.0.1", site.port, timeout=10)) as connection:
+        connection.connect()
+        line = connection.sock
+        for path, status in (("/1", 200), ("/full/2", 503), ("/3", 200)):
+            connection.request("POST", path, b"hello", {"Accept": HTML, "Cookie": cookie})
+            reply = connection.getresponse()
+            reply.read()
+            assert (reply.status, connection.sock) == (status, line)
 
 
 def test_a_large_upload_that_is_denied_gets_the_waiting_page(site):

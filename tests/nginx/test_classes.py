@@ -9,7 +9,7 @@ from sidecar.visitors.grants import Grant, Grants
 from tests.support.nginx_client import Visitor
 from tests.support.processes import wait_until
 from tests.support.relay import Relay
-from tests.support.site import SECRET, Site, gated
+from tests.support.site import SECRET, gated
 
 ROOMS = {
     "full": {"total_active_users": 0},
@@ -41,17 +41,14 @@ FORGED = ["X-Waitroom-Class", "x-waitroom-class", "X-Waitroom_Class"]
 DOORS = [("GET", ""), ("GET", "status?a"), ("POST", "join"), ("POST", "leave")]
 
 
-@pytest.fixture(scope="module")
-def site():
-    with Site(
-        rooms=ROOMS,
-        locations=LOCATIONS,
-        http=HTTP,
-        server="set $waitroom_class $test_member;",
-        servers={"location.test": IN_LOCATION, "both.test": IN_BOTH},
-        relay=Relay,
-    ) as site:
-        yield site
+SITE = {
+    "rooms": ROOMS,
+    "locations": LOCATIONS,
+    "http": HTTP,
+    "server": "set $waitroom_class $test_member;",
+    "servers": {"location.test": IN_LOCATION, "both.test": IN_BOTH},
+    "relay": Relay,
+}
 
 
 @pytest.fixture

@@ -4,20 +4,18 @@ import pytest
 
 from tests.support.nginx_client import JSON, Visitor
 from tests.support.processes import wait_until
-from tests.support.site import Site, gated
+from tests.support.site import gated
 
 CODES = (200, 202, 429, 503)
 
 
-@pytest.fixture(scope="module")
-def site():
-    shop = {"total_active_users": 0, "json_format": "cloudflare"}
-    rooms = {f"s{code}": {**shop, "queueing_status_code": code} for code in CODES}
-    rooms["packed"] = {**shop, "max_waiting": 1}
-    rooms["turns"] = {**shop, "total_active_users": 1}
-    locations = "".join(gated(f"/{room}/", room=room) for room in rooms)
-    with Site(rooms=rooms, locations=locations) as site:
-        yield site
+SHOP = {"total_active_users": 0, "json_format": "cloudflare"}
+ROOMS = {
+    **{f"s{code}": {**SHOP, "queueing_status_code": code} for code in CODES},
+    "packed": {**SHOP, "max_waiting": 1},
+    "turns": {**SHOP, "total_active_users": 1},
+}
+SITE = {"rooms": ROOMS, "locations": "".join(gated(f"/{room}/", room=room) for room in ROOMS)}
 
 
 def program(site):

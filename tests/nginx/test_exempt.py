@@ -5,11 +5,10 @@ import pytest
 from tests.support.nginx_client import Visitor, room_cookies
 from tests.support.processes import wait_until
 from tests.support.relay import Relay
-from tests.support.site import Site, gated
+from tests.support.site import gated
 
 ROOMS = {
     "full": {"total_active_users": 0, "exempt_paths": ["/full/feed/"], "exempt_header": True},
-    "flooded": {"total_active_users": 0, "shield_above": 1, "exempt_header": True},
     "share": {"total_active_users": 0, "rollout_percent": 0},
 }
 HTTP = """
@@ -23,10 +22,7 @@ LOCATIONS = "".join(
 BADGE = {"X-Badge": "secret"}
 
 
-@pytest.fixture(scope="module")
-def site():
-    with Site(rooms=ROOMS, locations=LOCATIONS, http=HTTP, relay=Relay) as site:
-        yield site
+SITE = {"rooms": ROOMS, "locations": LOCATIONS, "http": HTTP, "relay": Relay}
 
 
 def is_let_in(reply) -> bool:
@@ -75,22 +71,9 @@ def test_a_path_that_leads_elsewhere_is_not_exempt(site, path):
     assert reply.waits or reply.status == 400
 
 
-def test_the_raised_shield_stops_nobody_whom_nginx_exempts(site):
-    """The answer that nginx keeps for all without a cookie is not kept for them."""
-    relay = site.relays[0]
-
-    def is_kept() -> bool:
-        Visitor(site.url).get("/flooded")
-        relay.forget()
-        return Visitor(site.url).get("/flooded").waits and not relay.checks()
-
-    wait_until(is_kept, "the shield")
-    assert is_let_in(Visitor(site.url).get("/flooded", headers=BADGE))
-    assert Visitor(site.url).get("/flooded").waits
-
-
 def test_a_roll_out(site):
-    """Nobody waits at 0, some at 50, all at 100, and verdicts about outsiders are kept."""
+    """Nobody waits at 0 and some at 50, and verdicts about outsiders are kept for a moment. What
+    else becomes of them is in tests/rooms/test_rollout.py."""
     relay = site.relays[0]
     relay.forget()
     before = [Visitor(site.url, {"User-Agent": f"Mozilla/5.0 {i}"}) for i in range(20)]
@@ -109,16 +92,6 @@ def test_a_roll_out(site):
         assert all(is_let_in(visitor.get("/share")) for visitor in outside)
     assert len(relay.checks()) < 4 * len(outside)
     assert all(visitor.get("/share").waits for visitor in subject)
-
-    positions = [visitor.get("/share").data("state") for visitor in subject]
-    site.admin("PATCH", "/rooms/share", {"rollout_percent": 100})
-    wait_until(lambda: all(v.get("/share").waits for v in outside), "all to be taken in")
-    assert [visitor.get("/share").data("state") for visitor in subject] == positions
-    assert site.room("share")["waiting"] == len(before)
-
-    site.admin("PATCH", "/rooms/share", {"rollout_percent": 0})
-    assert all(visitor.get("/share").waits for visitor in before)
-    assert is_let_in(Visitor(site.url).get("/share"))
 
 
 def test_suspended_is_the_way_back(site):

@@ -63,21 +63,16 @@ def site(stamps, tmp_path_factory):
         yield site
 
 
-def people(site, room):
-    document = site.room(room)
-    return document["active"] + document["waiting"]
-
-
 @pytest.mark.parametrize(("server", "path"), [("basic", "/"), ("basic-location", "/members")])
 @pytest.mark.parametrize("headers", [{}, WRONG], ids=["none", "wrong"])
 def test_who_has_no_password_is_asked_for_it(site, visit, server, path, headers):
     """401 with WWW-Authenticate as ever; no place is taken before."""
-    before = people(site, "open")
+    before = site.count_visitors("open")
     reply = visit(server, **headers).get(path)
     assert reply.status == 401
     assert reply.headers["WWW-Authenticate"] == 'Basic realm="Members only"'
     assert reply.all("Set-Cookie") == []
-    assert people(site, "open") == before
+    assert site.count_visitors("open") == before
 
 
 @pytest.mark.parametrize(("server", "path"), [("basic", "/"), ("basic-location", "/members")])
@@ -101,10 +96,10 @@ def test_doors_follow_the_servers_password(visit):
 
 def test_deny_all(site, visit):
     """403 as ever, without a place."""
-    before = people(site, "open")
+    before = site.count_visitors("open")
     reply = visit("denies").get("/")
     assert (reply.status, reply.waits, reply.all("Set-Cookie")) == (403, False, [])
-    assert people(site, "open") == before
+    assert site.count_visitors("open") == before
 
 
 def test_denied_addresses(visit):

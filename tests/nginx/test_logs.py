@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.nginx_client import Visitor
 from tests.support.processes import wait_until
-from tests.support.site import ROOT, Site
+from tests.support.site import ROOT
 
 CONFIGURATIONS = {
     str(path.relative_to(ROOT)): path.read_text()
@@ -22,12 +22,10 @@ CONFIGURATIONS = {
 TELLING = re.compile(r"\$(request|request_uri|args|arg_\w+|query_string|http_referer)\b")
 
 
-@pytest.fixture(scope="module")
-def site():
-    server = "access_log @folder@/access.log waitroom_access;"
-    rooms = {"shop": {"total_active_users": 0}}
-    with Site(rooms=rooms, server=server) as site:
-        yield site
+SITE = {
+    "rooms": {"shop": {"total_active_users": 0}},
+    "server": "access_log @folder@/access.log waitroom_access;",
+}
 
 
 def test_no_token_is_logged(site):

@@ -56,63 +56,32 @@ def site(tmp_path_factory):
         yield site
 
 
-def people(site, room):
-    """How many have a session or a place."""
-    document = site.room(room)
-    return document["active"] + document["waiting"]
-
-
 @pytest.mark.parametrize("path", INTERNAL_REDIRECTS.values(), ids=INTERNAL_REDIRECTS)
 @pytest.mark.parametrize("room", ["open", "full"])
 def test_an_internal_redirect_counts_once(site, room, path):
     """nginx asks again for the same request: one person, whose cookie arrives and counts."""
-    before = people(site, room)
+    before = site.count_visitors(room)
     visitor = Visitor(site.url)
     first = visitor.get(path.format(room=room))
     assert first.waits == (room == "full")
-    assert people(site, room) == before + 1
+    assert site.count_visitors(room) == before + 1
     assert len(room_cookies(first, room)) == 1
     second = visitor.get(path.format(room=room))
     assert second.waits == (room == "full")
-    assert people(site, room) == before + 1
+    assert site.count_visitors(room) == before + 1
     assert room_cookies(second, room) == []
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"Accept": HTML},
-        {"Accept": HTML, "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"},
-        {"Accept": HTML, "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
-        {"Accept": JSON},
-        {"Accept": "*/*", "User-Agent": "curl/8.0"},
-        {"Accept": None},
-    ],
-    ids=["old browser", "navigation", "frame", "JSON client", "curl", "nothing said"],
-)
-def test_who_wants_in_takes_a_place(site, headers):
-    """Navigations and programs."""
-    before = people(site, "full")
-    reply = Visitor(site.url, headers).get("/full/")
-    assert len(room_cookies(reply, "full")) == 1
-    assert people(site, "full") == before + 1
 
 
 def fetches(accept: str, mode: str, dest: str) -> dict[str, str]:
     return {"Accept": accept, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
 
 
+#: A request for each header by which a replica decides. tests/gate/test_check.py has more.
 BACKGROUND = {
     "image": fetches("image/avif,image/*;q=0.8", "no-cors", "image"),
-    "script": fetches("*/*", "no-cors", "script"),
-    "style": fetches("text/css,*/*;q=0.1", "no-cors", "style"),
-    "font": fetches("*/*", "cors", "font"),
-    "fetch": fetches("*/*", "cors", "empty"),
     "fetch of JSON": fetches(JSON, "cors", "empty"),
     "fetch of HTML": fetches("text/html", "cors", "empty"),
-    "service worker": fetches("*/*", "same-origin", "serviceworker"),
     "prefetch": {**fetches(HTML, "navigate", "document"), "Sec-Purpose": "prefetch"},
-    "prerender": {**fetches(HTML, "navigate", "document"), "Sec-Purpose": "prefetch;prerender"},
     "older prefetch": {"Accept": HTML, "Purpose": "prefetch"},
     "oldest prefetch": {"Accept": HTML, "X-Moz": "prefetch"},
     "image of an old browser": {"Accept": "image/*", "User-Agent": "Mozilla/5.0"},
@@ -127,20 +96,20 @@ BACKGROUND = {
 @pytest.mark.parametrize("headers", BACKGROUND.values(), ids=BACKGROUND)
 def test_what_comes_along_takes_none(site, headers):
     """Images, scripts and prefetches are denied without a place, a cookie or a slot."""
-    before = people(site, "full"), people(site, "open")
+    before = site.count_visitors("full"), site.count_visitors("open")
     for path, room in (("/full/x", "full"), ("/open/x", "open")):
         reply = Visitor(site.url, headers).get(path)
         assert (reply.status, room_cookies(reply, room)) == (503, [])
-    assert (people(site, "full"), people(site, "open")) == before
+    assert (site.count_visitors("full"), site.count_visitors("open")) == before
 
 
 def test_a_script_is_told_where_to_join(site):
     """Six calls at a time would be six places: by POST to `join_url` they are one."""
-    before = people(site, "full")
+    before = site.count_visitors("full")
     headers = fetches(JSON, "cors", "empty")
     document = Visitor(site.url, headers).get("/full/x").json()
     assert (document["state"], document["position"]) == ("not_queued", None)
-    assert people(site, "full") == before
+    assert site.count_visitors("full") == before
     program = Visitor(site.url, headers)
     assert program.post(document["join_url"]).json()["state"] == "waiting"
 
@@ -148,13 +117,13 @@ def test_a_script_is_told_where_to_join(site):
 @pytest.mark.parametrize("room", ["full", "open"])
 def test_a_frame_on_another_site(site, room):
     """Each load would be a new visitor: the page opens in a tab of its own."""
-    before = people(site, room)
+    before = site.count_visitors(room)
     frame = {**fetches(HTML, "navigate", "iframe"), "Sec-Fetch-Site": "cross-site"}
     reply = Visitor(site.url, frame).get(f"/{room}/x?a=<b&c")
     assert (reply.status, room_cookies(reply, room), reply.waits) == (503, [], False)
     assert f'<a href="/{room}/x?a=&lt;b&amp;c" target="_top">' in reply.text
     assert "frame-ancestors" not in reply.headers["Content-Security-Policy"]
-    assert people(site, room) == before
+    assert site.count_visitors(room) == before
 
 
 @pytest.mark.parametrize(
@@ -212,13 +181,13 @@ async def test_parallel_first_requests(site):
                 *(fetch(session, f"{site.url}/{room}/") for _ in range(10))
             )
             assert [each[0] for each in replies] == [status] * 10
-            before = people(site, room)
+            before = site.count_visitors(room)
             again = await asyncio.gather(
                 *(fetch(session, f"{site.url}/{room}/") for _ in range(10))
             )
             assert [each[0] for each in again] == [status] * 10
             assert [each[1] for each in again] == [0] * 10
-            assert people(site, room) == before
+            assert site.count_visitors(room) == before
 
 
 async def fetch(session, url):
@@ -229,7 +198,7 @@ async def fetch(session, url):
 
 async def test_a_page_and_its_assets_at_once(site):
     """A page's twenty images, asked for while the page itself is on its way, take no place."""
-    before = people(site, "full")
+    before = site.count_visitors("full")
     async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session:
         image = session.get(f"{site.url}/full/i", headers=BACKGROUND["image"])
         page = session.get(f"{site.url}/full/", headers={"Accept": HTML})
@@ -239,4 +208,4 @@ async def test_a_page_and_its_assets_at_once(site):
         for reply in await asyncio.gather(image, page, *images):
             assert reply.status == 503
             await reply.read()
-    assert people(site, "full") == before + 1
+    assert site.count_visitors("full") == before + 1

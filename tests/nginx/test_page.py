@@ -5,15 +5,12 @@ import json
 import os
 import re
 import signal
-import time
 
 import pytest
-import redis
 from click.testing import CliRunner
 
 from sidecar.cli import main
 from sidecar.gate.page.languages import Languages
-from sidecar.rooms.redis_keys import room_key
 from tests.support.events import make_opening_event
 from tests.support.nginx_client import JSON, Visitor
 from tests.support.processes import wait_until
@@ -22,34 +19,22 @@ from tests.support.site import ROOT, Site, gated
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
-@pytest.fixture(scope="module")
-def site():
-    rooms = {
-        "full": {"total_active_users": 0, "message": "Back <soon> & well"},
-        "moves": {"total_active_users": 0},
-        "quiet": {"total_active_users": 0},
-        "tongues": {"total_active_users": 0},
-        "crowded": {"total_active_users": 0, "max_waiting": 1},
-        "held": {"total_active_users": 1, "queue_all": True},
-        "shut": {"total_active_users": 0, "queueing_method": "reject"},
-        "bounded": {"total_active_users": 0, "rank_limit": 1},
-        "soon": {"total_active_users": 1, "events": [make_opening_event(hours=48)]},
-        "lots": {
-            "total_active_users": 0,
-            "events": [make_opening_event(hours=1, prequeue_hours=2)],
-        },
-        "later": {
-            "total_active_users": 0,
-            "events": [make_opening_event(hours=48, prequeue_hours=1)],
-        },
-    }
-    rooms = {
-        room: {**settings, "events": json.dumps(settings.get("events", []))}
-        for room, settings in rooms.items()
-    }
-    locations = "".join(gated(f"/{room}/", room=room) for room in rooms)
-    with Site(rooms=rooms, locations=locations) as site:
-        yield site
+def opening(**hours):
+    return json.dumps([make_opening_event(**hours)])
+
+
+ROOMS = {
+    "full": {"total_active_users": 0, "message": "Back <soon> & well"},
+    "tongues": {"total_active_users": 0},
+    "crowded": {"total_active_users": 0, "max_waiting": 1},
+    "held": {"total_active_users": 1, "queue_all": True},
+    "shut": {"total_active_users": 0, "queueing_method": "reject"},
+    "bounded": {"total_active_users": 0, "rank_limit": 1},
+    "soon": {"total_active_users": 1, "events": opening(hours=48)},
+    "lots": {"total_active_users": 0, "events": opening(hours=1, prequeue_hours=2)},
+    "later": {"total_active_users": 0, "events": opening(hours=48, prequeue_hours=1)},
+}
+SITE = {"rooms": ROOMS, "locations": "".join(gated(f"/{room}/", room=room) for room in ROOMS)}
 
 
 def refresh(reply):
@@ -159,20 +144,6 @@ def test_the_page_is_safe_to_show(site):
         assert rule in policy
     for each in (reply, Visitor(site.url).get("/full/")):
         assert each.all("Content-Security-Policy") == [policy]
-
-
-def test_a_reload_is_a_heartbeat(site):
-    """Whoever only reloads the page is known to be there, and expected again later."""
-    visitor = Visitor(site.url)
-    visitor.get("/quiet/")
-    with redis.Redis(unix_socket_path=str(site.redis_socket)) as store:
-        due = []
-        for _ in range(3):
-            ((_, score),) = store.zrange(room_key("quiet", "due"), 0, -1, withscores=True)
-            due.append(score)
-            time.sleep(0.05)
-            assert visitor.get("/quiet/").waits
-    assert due[0] < due[1] != due[2]
 
 
 def test_a_page_of_ones_own(tmp_path):

@@ -239,12 +239,9 @@ def site(tmp_path_factory):
     server = (
         f"access_log syslog:server={done},nohostname,tag=waitroom waitroom_done if=$waitroom_job;"
     )
-    locations = LOCATIONS + "".join(guarded(f"/{name}/", name) for name in ("videos", "many"))
-    locations += guarded("/nosuch/", "nosuch")
+    locations = "".join(guarded(f"/{name}/", name) for name in (*TARGETS, "nosuch"))
     locations += guarded("/down/", "videos", to="http://127.0.0.1:1")
     with Site(settings=settings, server=server, locations=locations) as site:
-        (site.folder / "index").mkdir()
-        (site.folder / "index" / "page.html").write_text("an index")
         # The tables are made while it serves.
         wait_until(lambda: ask(site, "GET", "/v1/jobs")[0] == 200, "the database")
         yield site
@@ -428,19 +425,26 @@ def test_the_store_is_away(site):
     """Nobody passes unchecked: 503, and when to come again."""
     job = submit(site, "many")
     permit = permit_of(site, job)
-    site.redis.freeze()
-    try:
+    with site.redis.frozen():
         for _ in range(2):
             reply = Visitor(site.url, {PERMIT: permit}).get("/many/away")
             assert (reply.status, reply.headers["Retry-After"]) == (503, "5")
-    finally:
-        site.redis.thaw()
     assert seen(site, "/many/away") == 0
 
 
 # The lines of nginx's log ------------------------------------------------------------------------
 
 HEAD = b"<190>Nov 22 04:33:00 waitroom: "
+
+
+#: Lines that are no reports of ours.
+NO_REPORTS = [
+    b"", b"\0", b"\xff" * 100, HEAD, HEAD + b"x", HEAD + b" 200", HEAD + b"x 20", HEAD + b"x 2000",
+    HEAD + b"x 200\n\n", HEAD + b"x 200\0", HEAD + b"x 200 ", HEAD + b"x y 200", HEAD + b"- -",
+    HEAD + b"a" * 513 + b" 200", HEAD + b"\\x22 200", HEAD + "x ٢٠٠".encode(),
+    b"x 200", b"waitroom: x 200", b"<190> waitroom: x 200", HEAD.replace(b"w", b"W") + b"x 200",
+    b"<1900>Nov waitroom: x 200", b"<190>\nNov waitroom: x 200", b"<1>" + b"a" * 400 + HEAD,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -451,24 +455,12 @@ HEAD = b"<190>Nov 22 04:33:00 waitroom: "
         (HEAD + b"x 000", ("x", None)),
         (b"<190>Nov  2 04:33:00 web1 waitroom: x 502", ("x", 502)),
         (HEAD + b"a" * 512 + b" 200", ("a" * 512, 200)),
+        *((line, None) for line in NO_REPORTS),
     ],
 )
 def test_what_nginx_writes_is_read(line, ended):
-    """With a host's name or without."""
+    """A report is read with a host's name or without, and any other line is not, without error."""
     assert parse_report(line) == ended
-
-
-@pytest.mark.parametrize(
-    "line",
-    [b"", b"\0", b"\xff" * 100, HEAD, HEAD + b"x", HEAD + b" 200", HEAD + b"x 20", HEAD + b"x 2000",
-     HEAD + b"x 200\n\n", HEAD + b"x 200\0", HEAD + b"x 200 ", HEAD + b"x y 200", HEAD + b"- -",
-     HEAD + b"a" * 513 + b" 200", HEAD + b"\\x22 200", HEAD + "x ٢٠٠".encode(),
-     b"x 200", b"waitroom: x 200", b"<190> waitroom: x 200", HEAD.replace(b"w", b"W") + b"x 200",
-     b"<1900>Nov waitroom: x 200", b"<190>\nNov waitroom: x 200", b"<1>" + b"a" * 400 + HEAD],
-)  # fmt: skip
-def test_anything_else_is_none(line):
-    """And no error."""
-    assert parse_report(line) is None
 
 
 # The socket that they come to --------------------------------------------------------------------

@@ -4,21 +4,22 @@ import http.client
 
 import pytest
 
+from tests.support.nginx_client import Visitor
 from tests.support.relay import Relay
-from tests.support.site import Site, gated
+from tests.support.site import gated
 from tests.support.tokens import signed_pass, signed_ticket
 
 ROOM = "shop"
 STATUS = f"/_waitroom/{ROOM}/status?a"  # with a query nginx keeps no answer
 
 
-@pytest.fixture(scope="module")
-def site():
-    rooms = {ROOM: {"total_active_users": 0, "poll_limit": 1000}}
-    leases = {"seat": {"term": 60}}
-    locations = gated("/") + gated("/seat", room="seat~1")
-    with Site(rooms=rooms, leases=leases, replicas=3, relay=Relay, locations=locations) as site:
-        yield site
+SITE = {
+    "rooms": {ROOM: {"total_active_users": 0, "poll_limit": 1000}},
+    "leases": {"seat": {"term": 60}},
+    "replicas": 3,
+    "relay": Relay,
+    "locations": gated("/") + gated("/seat", room="seat~1"),
+}
 
 
 @pytest.fixture
@@ -68,13 +69,6 @@ def test_holders_of_leases_go_round(asked):
 
 def test_the_next_replica_takes_the_visitors_of_one_that_is_gone(site, asked):
     """Others answer its visitors, without an error, until it is back."""
-    cookies = [ticket() for _ in range(8)]
     site.relays[1].__exit__()
-    headers = {"Accept": "application/json"}
-    connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=10)
-    for cookie in cookies:
-        connection.request("GET", STATUS, headers={**headers, "Cookie": cookie})
-        answer = connection.getresponse()
-        answer.read()
-        assert answer.status == 200
-    connection.close()
+    for _ in range(8):
+        assert Visitor(site.url).get(STATUS, headers={"Cookie": ticket()}).status == 200

@@ -11,7 +11,6 @@ from tests.support.nginx_client import JSON, Visitor, room_cookies
 from tests.support.processes import wait_until
 from tests.support.site import Site, gated
 
-AHEAD = [f"ahead-{number}" for number in range(4)]
 ROOMS = {
     "queued": {"total_active_users": 5, "queue_all": True},
     "one": {"total_active_users": 1},
@@ -21,7 +20,6 @@ ROOMS = {
     "released": {"total_active_users": 10},
     "shown": {"total_active_users": 100},
     "paid": {"total_active_users": 100},
-    **{room: {"total_active_users": 10} for room in AHEAD},
 }
 STAFF = ("satisfy any;", "allow 10.1.0.0/16;", "deny all;")
 
@@ -29,7 +27,7 @@ STAFF = ("satisfy any;", "allow 10.1.0.0/16;", "deny all;")
 @pytest.fixture(scope="module")
 def site(stamps):
     locations = "".join(gated(f"/{room}/", room=room) for room in ROOMS)
-    for room in ("one", "two", "idle", "released", "shown", *AHEAD):
+    for room in ("one", "two", "idle", "released", "shown"):
         locations += gated(f"/{room}/done", "include waitroom/release.conf;", room=room)
     anywhere = ("set $waitroom_release_from anywhere;", "include waitroom/release.conf;")
     locations += gated("/paid/done", *anywhere, room="paid")
@@ -96,26 +94,6 @@ def test_a_release_frees_the_slot(site):
     wait_until(lambda: other.get("/idle/").status == 200, "the slot of the visit that is over")
 
 
-@pytest.mark.parametrize(
-    ("number", "name", "value"),
-    [
-        (0, "Sec-Purpose", "prefetch"),
-        (1, "Sec-Purpose", "prefetch;prerender"),
-        (2, "Purpose", "prefetch"),
-        (3, "X-Moz", "prefetch"),
-    ],
-)
-def test_a_page_fetched_ahead_releases_nothing(site, number, name, value):
-    """It is answered, and its visitor stays inside; when they go there themselves, they leave."""
-    room = f"ahead-{number}"
-    visitor = Visitor(site.url)
-    assert visitor.get(f"/{room}/").status == 200
-    assert until_mirrored(visitor, f"/{room}/done", {name: value}).startswith(b"HTTP/1.1 200 ")
-    assert "released" not in events(site, room)
-    assert visitor.get(f"/{room}/done").status == 200
-    wait_until(lambda: "released" in events(site, room), "the release")
-
-
 def until_mirrored(visitor, path, headers, method="GET"):
     """The response's bytes, once nginx has hung up: then the mirrored request is over too."""
     cookies = "; ".join(f"{name}={value}" for name, value in visitor.cookies.items())
@@ -148,6 +126,10 @@ ENDS = {
     "a style": ("shown", "GET", fetched("no-cors", "style"), False),
     "a picture elsewhere": ("shown", "GET", PICTURE_ELSEWHERE, False),
     "HEAD": ("shown", "HEAD", {}, False),
+    "a prefetch": ("shown", "GET", {"Sec-Purpose": "prefetch"}, False),
+    "a prerendering": ("shown", "GET", {"Sec-Purpose": "prefetch;prerender"}, False),
+    "an older prefetch": ("shown", "GET", {"Purpose": "prefetch"}, False),
+    "the oldest prefetch": ("shown", "GET", {"X-Moz": "prefetch"}, False),
     "a payment provider's link": ("paid", "GET", LINK_OF_ANOTHER_SITE, True),
     "a payment provider's picture": ("paid", "GET", PICTURE_ELSEWHERE, False),
 }  # fmt: skip

@@ -4,9 +4,6 @@ import asyncio
 import time
 
 import aiohttp
-import pytest
-
-from tests.support.site import Site
 
 CAP, CLIENTS, ROUNDS = 50, 500, 20
 #: Connections at a time, so that many requests are sent after others were answered.
@@ -21,11 +18,8 @@ location ~ ^/(?<named>r\\d+)/ {
 """
 
 
-@pytest.fixture(scope="module")
-def site():
-    rooms = {f"r{number}": {"total_active_users": CAP} for number in range(ROUNDS)}
-    with Site(rooms=rooms, replicas=2, locations=LOCATIONS) as site:
-        yield site
+ROOMS = {f"r{number}": {"total_active_users": CAP} for number in range(ROUNDS)}
+SITE = {"rooms": ROOMS, "replicas": 2, "locations": LOCATIONS}
 
 
 async def arrive(session, url, free):

@@ -42,14 +42,13 @@ LOCATIONS = (
 )
 
 
-@pytest.fixture(scope="module")
-def site():
-    settings = {"event_streams": 10, **BY_DEFAULT}
-    rooms = {"shop": {"total_active_users": 10}}
-    with Site(
-        rooms=rooms, leases=LEASES, locations=LOCATIONS, replicas=2, settings=settings
-    ) as site:
-        yield site
+SITE = {
+    "rooms": {"shop": {"total_active_users": 10}},
+    "leases": LEASES,
+    "locations": LOCATIONS,
+    "replicas": 2,
+    "settings": {"event_streams": 10, **BY_DEFAULT},
+}
 
 
 @pytest.fixture
@@ -238,8 +237,7 @@ def test_no_two_hold_a_seat_while_the_store_is_away(visit, site):
     holder, waiting = visit(), visit()
     assert holder.get("/seat/200").status == 200
     assert waiting.get("/seat/200").waits
-    site.redis.freeze()
-    try:
+    with site.redis.frozen():
         newcomer = visit()
         for visitor, state in ((holder, "waiting"), (waiting, "waiting"), (newcomer, "not_queued")):
             reply = visitor.get("/seat/200")
@@ -247,8 +245,6 @@ def test_no_two_hold_a_seat_while_the_store_is_away(visit, site):
         assert newcomer.post("/_waitroom/seat~200/leave").status == 503
         assert newcomer.post("/_waitroom/seat~200/join").status == 200  # the page, for a browser
         assert (asked(waiting).status, asked(waiting).headers["Retry-After"]) == (503, "5")
-    finally:
-        site.redis.thaw()
     for edge in site.edges:
         wait_until(lambda edge=edge: asked(waiting, edge).status == 200, "the replica's return")
     assert holder.get("/seat/200").status == 200

@@ -43,21 +43,15 @@ LOCATIONS = "".join(
         gated("/seat", room="seat~7"),
     )
 )
-LOG = "log_format states '$uri $waitroom_state'; "
-
-
-@pytest.fixture(scope="module")
-def site():
-    with Site(
-        rooms=ROOMS,
-        leases={"seat": {"term": 60}},
-        locations=LOCATIONS,
-        http=LOG,
-        server="access_log @folder@/states.log states;",
-        relay=Relay,
-        stamps=True,
-    ) as site:
-        yield site
+SITE = {
+    "rooms": ROOMS,
+    "leases": {"seat": {"term": 60}},
+    "locations": LOCATIONS,
+    "http": "log_format states '$uri $waitroom_state';",
+    "server": "access_log @folder@/states.log states;",
+    "relay": Relay,
+    "stamps": True,
+}
 
 
 @pytest.fixture

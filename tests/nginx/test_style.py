@@ -7,22 +7,20 @@ import pytest
 from tests.support.nginx_client import Visitor
 from tests.support.processes import wait_until
 from tests.support.relay import Relay
-from tests.support.site import Site, gated
+from tests.support.site import gated
 
 VISITORS = 20
 
 
-@pytest.fixture(scope="module")
-def site():
-    rooms = {
-        "own": {"total_active_users": 0, "accent": "#e11d48"},
-        "plain": {"total_active_users": 0},
-        "late": {"total_active_users": 0, "accent": "#e11d48"},
-    }
-    leases = {"seat": {"term": "5m"}}
-    locations = "".join(gated(f"/{room}/", room=room) for room in rooms)
-    with Site(rooms=rooms, leases=leases, locations=locations, relay=Relay) as site:
-        yield site
+ROOMS = {
+    "own": {"total_active_users": 0, "accent": "#e11d48"},
+    "plain": {"total_active_users": 0},
+    "late": {"total_active_users": 0, "accent": "#e11d48"},
+}
+LOCATIONS = "".join(gated(f"/{room}/", room=room) for room in ROOMS)
+SITE = {
+    "rooms": ROOMS, "leases": {"seat": {"term": "5m"}}, "locations": LOCATIONS, "relay": Relay
+}  # fmt: skip
 
 
 def style_of(site, room):
@@ -55,16 +53,12 @@ def test_many_visitors_are_one_question(site, relay, room, holds):
 
 def test_a_replica_that_hangs_is_not_waited_for(site, relay):
     """Visitors get an empty sheet, few ask the replica, and the style returns with it."""
-    replica = site.replicas[0]
-    replica.freeze()
-    try:
+    with site.replicas[0].frozen():
         with ThreadPoolExecutor(VISITORS) as pool:
             together = list(pool.map(lambda _: style_of(site, "late"), range(VISITORS)))
         relay.forget()
         replies = [*together, *(style_of(site, "late") for _ in range(VISITORS))]
         assert len(asked(relay, "late")) < VISITORS
-    finally:
-        replica.thaw()
     for reply in replies:
         assert (reply.status, reply.body) == (200, b"")
         assert reply.headers["Content-Type"].startswith("text/css")

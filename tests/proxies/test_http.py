@@ -195,15 +195,11 @@ def test_a_replica_that_hangs(site, one_free):
     """Another replica answers in its stead, also a POST, and others are served meanwhile."""
     visitor = Visitor(site.url)
     assert visitor.get("/").status == 200
-    site.replicas[0].freeze()
-    try:
-        with ThreadPoolExecutor() as threads:
-            asking = [threads.submit(visitor.post, "/x", b"body") for _ in range(4)]
-            while not all(request.done() for request in asking):
-                assert visitor.get("/assets/logo").status == 200
-            assert [request.result().json()["received"] for request in asking] == [4] * 4
-    finally:
-        site.replicas[0].thaw()
+    with site.replicas[0].frozen(), ThreadPoolExecutor() as threads:
+        asking = [threads.submit(visitor.post, "/x", b"body") for _ in range(4)]
+        while not all(request.done() for request in asking):
+            assert visitor.get("/assets/logo").status == 200
+        assert [request.result().json()["received"] for request in asking] == [4] * 4
 
 
 def test_no_token_is_logged(site, one_free):

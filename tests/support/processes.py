@@ -9,7 +9,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,15 @@ class Process(AbstractContextManager["Process"]):
 
     def thaw(self) -> None:
         self.signal(signal.SIGCONT)
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Freeze the process within a `with` block."""
+        self.freeze()
+        try:
+            yield
+        finally:
+            self.thaw()
 
     @property
     def pid(self) -> int:

@@ -262,6 +262,11 @@ class Site(Servers):
         document: dict[str, Any] = self.admin("GET", f"/rooms/{name}")
         return document
 
+    def count_visitors(self, room: str) -> int:
+        """Return how many visitors have a session or a place in a room."""
+        document = self.room(room)
+        return int(document["active"] + document["waiting"])
+
 
 def call(method: str, url: str, token: str, body: object = None) -> Any:
     """Send a request with a bearer token. Return the JSON body of the response."""
