@@ -15,7 +15,7 @@ from locust.env import Environment
 
 from loadtest.ledger import LEDGER
 from loadtest.options import options_of
-from loadtest.wire import FastWire, LeanWire, Reply, Wire
+from loadtest.wire import FastWire, LeanWire, Reply
 
 PAGE = "text/html,application/xhtml+xml"
 JSON = "application/json"
@@ -39,7 +39,7 @@ class Visitor(FastHttpUser):
             self.host = hosts[next(_users) % len(hosts)]
         super().__init__(environment)
         lean = self.set.waitroom_client == "lean"
-        self.wire: Wire = LeanWire(self) if lean else FastWire(self)
+        self.wire = LeanWire(self) if lean else FastWire(self)
         self.endpoints = f"/_waitroom/{self.set.waitroom_room}/"
         self.headers = {"Accept": self.accept, "User-Agent": self.agent}
         self.is_new = True

@@ -11,7 +11,8 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from functools import cache
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 from weakref import WeakSet
 
@@ -52,13 +53,6 @@ class Reply:
 Judge: TypeAlias = Callable[[Reply], tuple[str, str | None]]
 
 
-class Wire(Protocol):
-    def send(self, method: str, path: str, headers: dict[str, str], judge: Judge) -> Reply: ...
-
-    def forget(self, *, keep_connection: bool = False) -> None:
-        """Delete all cookies, so that the next request is that of a new visitor."""
-
-
 class FastWire:
     """The client of Locust's FastHttpUser, with TLS and compression."""
 
@@ -84,6 +78,7 @@ class FastWire:
         return reply
 
     def forget(self, *, keep_connection: bool = False) -> None:  # noqa: ARG002 - it keeps it
+        """Delete all cookies, so that the next request is that of a new visitor."""
         self._client.cookiejar.clear()
 
 
@@ -101,7 +96,8 @@ class LeanWire:
         self._readable: Any = None
         self._began = 0.0
         self._cookies: dict[str, str] = {}
-        _TIMEOUTS.watch(self)
+        _lean_wires.add(self)
+        _watch_timeouts()
 
     def send(self, method: str, path: str, headers: dict[str, str], judge: Judge) -> Reply:
         lines = [f"{method} {path} HTTP/1.1\r\nHost: {self._host}"]
@@ -130,6 +126,7 @@ class LeanWire:
         return reply
 
     def forget(self, *, keep_connection: bool = False) -> None:
+        """Delete all cookies, as FastWire does."""
         self._cookies.clear()
         if not keep_connection:
             self.close()
@@ -195,29 +192,23 @@ class LeanWire:
                     self._cookies[name] = text
 
 
-class _Timeouts:
-    """A periodic check of all requests in this process. A timer for each request would cost a
-    twentieth of the process' time."""
-
-    def __init__(self) -> None:
-        self._wires: WeakSet[LeanWire] = WeakSet()
-        self._task: Any = None
-
-    def watch(self, wire: LeanWire) -> None:
-        self._wires.add(wire)
-        if not self._task:
-            self._task = gevent.spawn(self._check)
-
-    def _check(self) -> None:
-        while True:
-            gevent.sleep(TIMEOUT_S / 6)
-            now = time.monotonic()
-            for wire in list(self._wires):
-                wire.give_up(now)
-
-
 _READ = 1  # in gevent's loop
-_TIMEOUTS = _Timeouts()
+_lean_wires: "WeakSet[LeanWire]" = WeakSet()
+
+
+@cache
+def _watch_timeouts() -> None:
+    """Start a periodic check of all requests in this process. A timer for each request would cost a
+    twentieth of the process' time."""
+    gevent.spawn(_check_timeouts)
+
+
+def _check_timeouts() -> None:
+    while True:
+        gevent.sleep(TIMEOUT_S / 6)
+        now = time.monotonic()
+        for wire in list(_lean_wires):
+            wire.give_up(now)
 
 
 def _join_chunks(body: bytes) -> bytes:

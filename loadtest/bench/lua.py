@@ -98,9 +98,6 @@ class Lua(QueueingSystem):
         cookies = (f"queue_id={visitor}; queue_authorized=1" for visitor in visitors)
         return [visit("/", "site", cookie=cookie) for cookie in cookies]
 
-    def _wait(self, workload: str, number: int) -> list[Request]:
-        return self._wait_in_line(workload, number, number)
-
     def _wait_in_line(self, workload: str, number: int, polled: int) -> list[Request]:  # noqa: ARG002
         visitors = [secrets.token_hex(16) for _ in range(number)]
         for start in range(0, number, _AT_ONCE):

@@ -203,8 +203,8 @@ class QueueingSystem(System):
         raise NotImplementedError
 
     def _wait(self, workload: str, number: int) -> list[Request]:
-        """Let visitors join the queue of a workload. Return their polls."""
-        raise NotImplementedError
+        """Let visitors wait in the queue of a workload. Return their polls."""
+        return self._wait_in_line(workload, number, number)
 
     def _wait_in_line(self, workload: str, number: int, polled: int) -> list[Request]:
         """Write a queue of `number` visitors into Redis, which is faster than joining. Return the

@@ -4,7 +4,7 @@ are idle at the same time, each with its own redis-server."""
 import asyncio
 import subprocess
 import sys
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -92,12 +92,10 @@ async def _count_commands(redis: SocketRedis, seconds: float) -> int:
     writer.write(b"MONITOR\r\n")
     await reader.readline()
     number = 0
-    try:
+    with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             while line := await reader.readline():
                 number += b" lua]" not in line
-    except TimeoutError:
-        pass
     writer.close()
     return number
 
