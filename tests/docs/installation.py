@@ -53,7 +53,7 @@ LOG = "".join(
 
 
 def merge_tables(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """Return `base` with the values of `over`. Tables are merge_tables recursively."""
+    """Return `base` with the values of `over`. Nested tables are merged as well."""
     both = {
         name: merge_tables(base[name], value) if isinstance(base.get(name), dict) else value
         for name, value in over.items()
@@ -112,7 +112,7 @@ class Installation(AbstractContextManager["Installation"]):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings in all blocks of the page, merge_tables and changed for this machine."""
+        """Return the settings in all blocks of the page, merged and changed for this machine."""
         settings: dict[str, Any] = {}
         for block in blocks_of(self._page):
             if block.language == "toml" and block.is_run:
