@@ -9,10 +9,8 @@ import pytest
 
 from sidecar.gate.page.dates import format_date_and_time
 from sidecar.gate.page.languages import Languages
-from sidecar.gate.page.render import format_opening
 from sidecar.kit.errors import InputError
 from sidecar.kit.share import find_share
-from sidecar.rooms.settings import RoomSettings
 
 STATIC = find_share("static")
 LANGUAGES = Languages(STATIC)
@@ -95,12 +93,9 @@ def test_no_ascii_punctuation_stands_beside_chinese(tag):
     ],
 )  # fmt: skip
 def test_a_date_is_written_as_people_write_it(tag, opening):
-    """Without JavaScript, in the event's time zone. In a language that is not known, in English."""
-    event = {"name": "sale", "timezone": "Europe/Zurich", "opens_at": "2026-12-01 15:00"}
-    settings = RoomSettings(total_active_users=1, events=[event])
-    document = {"updated_at": "2026-11-30T09:00:00+00:00"}
-    text = format_opening(document, settings, tag).replace("\u202f", " ")
-    assert text == opening
+    """In a language that is not known, in English."""
+    moment = datetime(2026, 12, 1, 15, tzinfo=ZoneInfo("Europe/Zurich"))
+    assert format_date_and_time(moment, tag).replace("\u202f", " ") == opening
 
 
 @pytest.mark.parametrize("tag", LANGUAGES.tags)
@@ -136,24 +131,17 @@ def test_no_offset_stands_beside_universal_time():
 
 
 def test_a_language_is_a_file(tmp_path):
-    """Dropped in, it is there; what it lacks is English."""
-    (tmp_path / "i18n").mkdir()
-    (tmp_path / "i18n" / "sv.json").write_text('{"heading": "Du står i kö"}')
-    languages = Languages(tmp_path)
-    assert languages.choose("sv-SE") == "sv"
-    assert languages.texts("sv")["heading"] == "Du står i kö"
-    assert languages.texts("sv")["leave"] == "Leave the line"
-
-
-def test_odd_files_of_a_language(tmp_path):
-    """A faulty file is named at the start. English replaces a value that is no text, and a byte
-    order mark is allowed."""
+    """A file that is added is a language. English replaces what it lacks and what is no text; a
+    byte order mark is allowed, and a faulty file is named at the start."""
     (tmp_path / "i18n").mkdir()
     file = tmp_path / "i18n" / "sv.json"
     for text in (b"{", b"[]", b"\xff"):
         file.write_bytes(text)
         with pytest.raises(InputError, match=r"sv\.json"):
             Languages(tmp_path)
-    file.write_text('\ufeff{"heading": null, "leave": "Lämna"}')
-    texts = Languages(tmp_path).texts("sv")
-    assert (texts["heading"], texts["leave"]) == ("You are in line", "Lämna")
+    file.write_text('\ufeff{"heading": null, "join": "Vidare"}')
+    languages = Languages(tmp_path)
+    assert languages.choose("sv-SE") == "sv"
+    texts = languages.texts("sv")
+    assert (texts["heading"], texts["join"]) == ("You are in line", "Vidare")
+    assert texts["leave"] == "Leave the line"

@@ -1,8 +1,7 @@
-"""The draw: fair by any measure, and whoever changes it afterwards is found out."""
+"""The draw: exactly the documented HMAC, and whoever changes it afterwards is found out."""
 
 import hashlib
 import hmac
-import math
 import random
 
 import pytest
@@ -31,11 +30,6 @@ def test_the_lot_is_the_first_50_bits_of_the_hmac():
     """The HMAC is that of RFC 2104 over the id, with the secret as key."""
     whole = int(hmac.new(b"secret", b"visitor", hashlib.sha256).hexdigest(), 16)
     assert compute_lot("secret", "visitor") == whole >> (256 - LOT_BITS)
-    assert (
-        compute_lot("other", "visitor")
-        != compute_lot("secret", "visitor")
-        != compute_lot("secret", "another")
-    )
 
 
 def test_a_double_holds_every_lot():
@@ -48,13 +42,12 @@ def test_a_draw_has_a_secret_of_its_own():
     """Another room, event or beginning of the pre-queue gives another secret. Another opening does
     not, so it can be moved after the commitment was published."""
     secret = derive_secret("k" * 32, "shop", make_event())
+    later = make_event(begins=START_MS + 1, opens_at=START_MS + HOUR_MS)
     others = [
         derive_secret("l" * 32, "shop", make_event()),
         derive_secret("k" * 32, "hall", make_event()),
         derive_secret("k" * 32, "shop", make_event("winter")),
-        derive_secret(
-            "k" * 32, "shop", make_event(begins=START_MS + 1, opens_at=START_MS + HOUR_MS)
-        ),
+        derive_secret("k" * 32, "shop", later),
     ]
     assert len({secret, *others}) == 5
     assert derive_secret("k" * 32, "shop", make_event(opens_at=START_MS + HOUR_MS // 2)) == secret
@@ -64,15 +57,7 @@ def test_a_draw_has_a_secret_of_its_own():
 def test_of_two_equal_lots_the_id_that_sorts_first_goes_first(monkeypatch):
     """Ids sort by their bytes: -, digits, capitals, _, small letters."""
     monkeypatch.setattr(draws, "compute_lot", lambda _secret, visitor: len(visitor))
-    assert sort_by_lot("s", ["b", "_", "A", "a", "-", "0", "aa"]) == [
-        "-",
-        "0",
-        "A",
-        "_",
-        "a",
-        "b",
-        "aa",
-    ]
+    assert sort_by_lot("s", ["b", "_", "A", "a", "-", "0", "aa"]) == [*"-0A_ab", "aa"]
 
 
 # Which draw ---------------------------------------------------------------------------------------
@@ -252,77 +237,3 @@ def test_before_the_opening_only_what_was_noted_is_checked(ids):
     draw = published(ids, secret=None)
     assert verify(draw, []) == []
     assert wrong(verify(draw, [], commitment="0" * 64)).keys() == {"commitment"}
-
-
-# Chance -------------------------------------------------------------------------------------------
-
-DRAWS, VISITORS = 1000, 100
-
-
-def limit(freedom: int, z: float) -> float:
-    """Return the quantile of chi-squared by Wilson and Hilferty's approximation (1931): the cube
-    root of chi-squared / freedom is nearly normal. The error is below 0.2 % from 99 degrees on."""
-    part = 2 / (9 * freedom)
-    return freedom * (1 - part + z * math.sqrt(part)) ** 3
-
-
-#: So far from the mean a normal value is once in a thousand times, on either side.
-SELDOM = 3.0902
-
-
-def measure(places: list[list[int]]) -> dict[str, tuple[float, float, float]]:
-    """Statistics of draws, each with the bounds that chance stays between: what it is, at
-    least, at most. places[draw][visitor] is from 0 on; visitors are in order of joining.
-
-    In one draw every place is taken once, so counts are not independent: the covariance of the
-    cells of a random permutation of n is 1/(n-1) times a projection, which makes
-    (n-1)/n times the sum of (counted - expected)^2 / expected chi-squared, with (n-1)^2 degrees
-    of freedom over visitor x place, and n-1 over the places of half of the visitors, where the
-    variance is half of what is expected.
-    """
-    n, draws_made = VISITORS, len(places)
-    cells = [[0] * n for _ in range(n)]
-    early = [0] * n
-    for draw in places:
-        for visitor, place in enumerate(draw):
-            cells[visitor][place] += 1
-            early[place] += visitor < n // 2
-    each = draws_made / n
-    whole = sum((count - each) ** 2 for row in cells for count in row) / each * (n - 1) / n
-    first = sum((count - each) ** 2 for count in cells[0]) / each
-    half = draws_made / 2
-    halves = sum((count - half) ** 2 for count in early) / (half / 2) * (n - 1) / n
-    # Spearman's; its variance under chance is exactly 1 / (n - 1).
-    ranks = [1 - 6 * sum((v - p) ** 2 for v, p in enumerate(draw)) / (n**3 - n) for draw in places]
-    error = 1 / math.sqrt((n - 1) * draws_made)
-    return {
-        "visitor x place": (whole, limit((n - 1) ** 2, -SELDOM), limit((n - 1) ** 2, SELDOM)),
-        "the first to join": (first, limit(n - 1, -SELDOM), limit(n - 1, SELDOM)),
-        "joined early": (halves, limit(n - 1, -SELDOM), limit(n - 1, SELDOM)),
-        "rank correlation": (sum(ranks) / draws_made, -SELDOM * error, SELDOM * error),
-    }
-
-
-def unlikely(places: list[list[int]]) -> set[str]:
-    measured = measure(places)
-    return {name for name, (found, low, high) in measured.items() if not low <= found <= high}
-
-
-def placed(order: list[str], ids: list[str]) -> list[int]:
-    place = {visitor: at for at, visitor in enumerate(order)}
-    return [place[visitor] for visitor in ids]
-
-
-@pytest.fixture(scope="module")
-def people():
-    """Return the ids in order of joining, and the ids sorted by lot for each secret."""
-    rng = random.Random("a fixed list")
-    ids, secrets = make_ids(rng, VISITORS), [rng.randbytes(32).hex() for _ in range(DRAWS)]
-    return ids, {secret: sort_by_lot(secret, ids) for secret in secrets}
-
-
-def test_places_are_uniform_and_independent_of_joining(people):
-    """In 1,000 draws of 100 visitors every visitor gets every place equally often, and places do
-    not correlate with the order of joining."""
-    ids, orders = people
-    assert unlikely([placed(order, ids) for order in orders.values()]) == set()

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from openapi_schema_validator import OAS31Validator
 
-from sidecar.app.openapi.document import build_document as described
+from sidecar.app.openapi.document import build_document
 from sidecar.cli import main
 from sidecar.lottery.commitment import (
     PublishedDraw,
@@ -89,17 +89,23 @@ def stage(replica):
     return make
 
 
-_described = functools.cache(described)
+build_openapi = functools.cache(build_document)
 
 
 def is_as_described(path: str, document: dict) -> dict:
     """Check a document against its OpenAPI schema, and return it."""
-    whole = _described()
+    whole = build_openapi()
     reply = whole["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]
     schema = {**reply["schema"], "components": whole["components"]}
     errors = [error.message for error in OAS31Validator(schema).iter_errors(document)]
     assert errors == []
     return document
+
+
+def find_faults(draw: dict, places: list, **noted: str) -> list[str]:
+    """Verify a draw with its places, and return what is wrong."""
+    checks = verify(PublishedDraw(**draw), [tuple(row) for row in places], **noted)
+    return [check.explanation for check in checks if not check.is_passed]
 
 
 async def test_before_the_opening_there_is_the_commitment_alone(stage):
@@ -135,11 +141,8 @@ async def test_after_the_opening_anybody_can_draw_again(stage):
     assert draw["places_sha256"] == hashlib.sha256(format_list(order)).hexdigest()
     listed = await room.site.edge.get(draw["places_url"])
     places = (await listed.json())["places"]
-    checks = verify(
-        PublishedDraw(**draw), [tuple(row) for row in places],
-        commitment=noted, digest=draw["places_sha256"], visitor=order[0],
-    )  # fmt: skip
-    assert [check.explanation for check in checks if not check.is_passed] == []
+    noted = {"commitment": noted, "digest": draw["places_sha256"], "visitor": order[0]}
+    assert find_faults(draw, places, **noted) == []
 
 
 async def test_who_waits_has_the_place_that_was_drawn(stage):
@@ -157,11 +160,7 @@ async def test_who_waits_has_the_place_that_was_drawn(stage):
     await room.at(event.opens_at + 3000)
     late = await (await room.site.edge.post(room.path.replace("/draw", "/join"))).json()
     draw, places = await room.draw(), (await room.places())["places"]
-    assert [
-        c.explanation
-        for c in verify(PublishedDraw(**draw), [tuple(r) for r in places])
-        if not c.is_passed
-    ] == []
+    assert find_faults(draw, places) == []
     assert {visitor for visitor, _ in places} == set(cookies)
     for visitor, place in places:
         document = await (await room.site.status(cookies[visitor])).json()
