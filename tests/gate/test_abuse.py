@@ -177,18 +177,6 @@ async def test_a_forged_cookie_is_as_none(replica, what, kind):
     assert (await site.check(own["t"])).headers["X-Waitroom-Position"] == "1"
 
 
-@pytest.mark.parametrize("kind", "tp")
-async def test_every_flipped_bit_is_as_none(replica, kind):
-    """A bit flipped in fields, time or signature voids a cookie, also a spare last bit."""
-    site = await replica()
-    own = {"p": cookie_of(await site.check()), "t": cookie_of(await site.check())}
-    token = own[kind].partition("=")[2]
-    for at, letter in enumerate(token):
-        for bit in range(7):
-            flipped = token[:at] + chr(ord(letter) ^ 1 << bit) + token[at + 1 :]
-            assert site.room.tokens.read(flipped) is None, (at, bit)
-
-
 async def test_a_cookie_of_another_room(replica):
     """Another room's ticket is no place here, and its pass no pass, under either name."""
     site, other = await replica(), await replica()
@@ -246,17 +234,19 @@ async def test_a_bound_verdict_is_not_kept(replica):
         assert ("X-Accel-Expires" in reply.headers) is kept
 
 
-async def test_binding_costs_the_store_nothing(replica):
-    """The signature holds the mark: no question to the store until the pass is due."""
-    site = await replica(bind_pass="ip")
+@pytest.mark.parametrize("bind_pass", ["none", "ip"])
+async def test_a_valid_pass_needs_no_store(replica, bind_pass):
+    """The signature holds the mark of a bound pass too: from its second use until it is due, Redis
+    is not asked, and the cookie stays."""
+    site = await replica(bind_pass=bind_pass)
     who = {"X-Real-IP": "192.0.2.1"}
     pass_ = cookie_of(await site.check(headers=who))
     await site.check(pass_, who)
     calls = []
     site.room.store.renew = calls.append
     site.turn.forward(49)
-    assert (await site.check(pass_, who)).status == 204
-    assert calls == []
+    reply = await site.check(pass_, who)
+    assert (reply.status, "Set-Cookie" in reply.headers, calls) == (204, False, [])
 
 
 async def test_one_visitor_at_two_addresses_has_one_slot(replica):
@@ -400,27 +390,5 @@ def steps() -> list[list[str]]:
 
 
 def test_the_page_has_three_steps():
-    """Verify, sign, forget."""
+    """Verify, sign, forget. tests/visitors/test_tokens.py: all keys verify, and the last signs."""
     assert steps() == [[OLD], [NEW, OLD], [OLD, NEW], [NEW]]
-
-
-def test_nobody_loses_a_place_while_the_key_changes():
-    """Replicas of two successive steps of a key change verify each other's tokens."""
-    clock = StoreClock()
-    replicas = [Tokens("shop", keys, clock) for keys in steps()]
-    now_ms = clock.now_ms()
-    given = (
-        Ticket(new_visitor(), 1, now_ms, 0),
-        Pass(new_visitor(), 1, now_ms, 0, now_ms, now_ms, now_ms + 1),
-        Pass(new_visitor(), 1, now_ms, 0, now_ms, now_ms, now_ms + 1, "mark" * 4),
-    )
-    for token in given:
-        for step, replica in enumerate(replicas):
-            text = replica.write(token)
-            for other in replicas[max(0, step - 1) : step + 2]:
-                read = other.read(text)
-                assert read is not None
-                assert read.visitor == token.visitor
-        assert replicas[0].read(replicas[2].write(token)) is None
-        # What the old key signed until the second step is worth nothing after the third.
-        assert replicas[3].read(replicas[1].write(token)) is None

@@ -42,19 +42,6 @@ async def test_the_cookie_is_secure_where_the_request_was(replica, scheme, is_se
     assert reply.headers["Set-Cookie"].endswith("; Secure") == is_secure
 
 
-async def test_a_valid_pass_needs_no_store(replica):
-    """204 without a call to the store and without a cookie, until it is due; but for the first."""
-    site = await replica()
-    cookie = cookie_of(await site.check())
-    await site.check(cookie)
-    calls = []
-    site.room.store.renew = calls.append
-    site.turn.forward(49)
-    reply = await site.check(cookie)
-    assert (reply.status, calls) == (204, [])
-    assert "Set-Cookie" not in reply.headers
-
-
 async def test_a_pass_is_renewed_when_a_sixth_has_gone_by(replica):
     """A new cookie after 50 of 300 seconds; the session goes on with it."""
     site = await replica()
@@ -210,16 +197,6 @@ async def test_a_suspended_room_lets_everybody_pass_uncounted(replica):
         assert reply.status == 204
         assert "Set-Cookie" not in reply.headers
     assert (await site.room.refresh()).active == 0
-
-
-async def test_queue_all_lets_nobody_new_in(replica):
-    """Those inside stay."""
-    site = await replica(total_active_users=5)
-    inside = cookie_of(await site.check())
-    await site.room.store.configure({"queue_all": True})
-    await site.room.refresh()
-    assert (await site.check()).status == 401
-    assert (await site.check(inside)).status == 204
 
 
 async def test_reject_refuses_when_full(replica):

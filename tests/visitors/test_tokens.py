@@ -122,28 +122,11 @@ def test_tokens_do_not_mix(tokens):
     ],
 )  # fmt: skip
 def test_nonsense_is_nothing(tokens, text):
-    """Absent, empty, odd, non-ASCII and huge cookies are nothing, and no error."""
+    """Absent, empty, odd, non-ASCII and huge cookies and claims are nothing, and no error
+    (tests/kit/test_signing.py: nor is any other text)."""
     assert tokens.read(text) is None
-
-
-@given(st.text(max_size=600) | st.binary(max_size=600).map(lambda raw: raw.decode("latin-1")))
-def test_reading_never_fails(text):
-    """Whatever bytes a browser sends, reading them answers: nothing of ours."""
-    tokens = Tokens("shop", [OLD, NEW], Clock())
-    for prefix in ("", "t", "t~", "p~"):
-        assert tokens.read(prefix + text) is None
-
-
-@given(st.text(ALPHABET + "~", max_size=80))
-def test_fields_that_we_signed_and_do_not_know_are_nothing(rest):
-    """A later version may sign other fields with the same key; that is no error here."""
-    tokens = Tokens("shop", [OLD], Clock())
-    for kind in "tp":
-        text = tokens._signers[kind].sign(kind + rest, NOW_MS // 1000)
-        token = tokens.read(text)
-        assert token is None or tokens.write(token).startswith(kind + "~")
-    claim = tokens.read_claim(tokens._link_signers["c"].sign("c" + rest, NOW_MS // 1000))
-    assert claim is None or isinstance(claim, Ticket)
+    assert tokens.read_claim(text) is None
+    assert tokens.read_claim(f"c~{text}") is None
 
 
 @pytest.mark.parametrize("visitor", ["a~1", "a~1~2~3~4~5~6", "a.b", "", "~" * 6])
@@ -175,12 +158,6 @@ def test_a_ticket_and_its_claim_end_a_day_after_their_signing(tokens, clock, kin
     assert read(text) == signed(TICKET)
     clock.ms += 1
     assert read(text) is None
-
-
-def test_a_ticket_signed_anew_lives_on(tokens, clock):
-    """A ticket's age counts from its signing: a visitor who polls keeps a place for days."""
-    clock.ms = TICKET.joined_ms + 5 * TICKET_LIFETIME_MS
-    assert tokens.read(tokens.write(TICKET)).order == TICKET.order
 
 
 def test_a_pass_is_read_however_old(tokens, clock):
@@ -281,18 +258,3 @@ def test_a_claim_is_no_cookie_and_a_cookie_no_claim(tokens):
         assert tokens.read_claim("c" + text[1:]) is None
     assert tokens.read("t" + claim[1:]) is None
     assert Tokens("cinema", [OLD], Clock()).read_claim(claim) is None
-
-
-@given(st.text(max_size=600))
-def test_reading_a_claim_never_fails(text):
-    """Any other text is no claim, and no error."""
-    tokens = Tokens("shop", [OLD], Clock())
-    for odd in (None, text, "c~" + text, "c" * (MAX_TOKEN_LENGTH + 1)):
-        assert tokens.read_claim(odd) is None
-
-
-def test_claims_outlive_a_change_of_keys(clock):
-    """A claim is valid as long as its key is in the list."""
-    claim = Tokens("shop", [OLD], clock).write_claim(TICKET)
-    assert Tokens("shop", [OLD, NEW], clock).read_claim(claim) == signed(TICKET)
-    assert Tokens("shop", [NEW], clock).read_claim(claim) is None
