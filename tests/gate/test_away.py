@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from sidecar.kit.clock import iso
 from sidecar.rooms.metrics import RoomMetrics
 from sidecar.rooms.redis_keys import room_key, room_keys
@@ -50,17 +48,6 @@ async def test_nobody_takes_the_slot_before_it_is_claimed(replica):
     site.turn.forward(19)
     assert (await site.check(cookie_of(let_in))).status == 204
     assert (await site.room.refresh()).active == 1
-
-
-@pytest.mark.parametrize(("policy", "status"), [("wait", 401), ("admit", 204)])
-async def test_the_policies(replica, policy, status):
-    site = await replica(total_active_users=0, on_store_failure=policy)
-    waits = await site.check()
-    assert waits.status == 401
-    await site.room.refresh()
-    await break_redis(site)
-    assert (await site.check()).status == status
-    assert (await site.check(cookie_of(waits))).status == status
 
 
 async def test_a_pass_lasts_as_long_as_the_store_is_away(replica):
@@ -161,25 +148,6 @@ async def test_positions_are_not_told_before_all_are_back(replica):
         assert "X-Waitroom-Position" not in (await site.check(waits)).headers
     site.turn.forward(60)
     assert (await (await site.status(waits)).json())["position"] == 1
-
-
-async def test_who_was_released_stays_out_of_an_emptied_store(replica):
-    """A released visitor stays out, with pass or ticket, at this replica and at another one."""
-    site = await replica(total_active_users=1, recovery_window=0)
-    inside = cookie_of(await site.check())
-    waits = cookie_of(await site.check())
-    for cookie in (inside, waits):
-        await site.edge.post(f"/_waitroom/{site.room.name}/leave", headers={"Cookie": cookie})
-    await site.room.refresh()
-    site.turn.forward(3)
-    await empty(site)
-    await site.room.refresh()
-    revoked = (await site.room.store.snapshot()).revoked
-    assert len(revoked) == 2
-    await site.room.store.configure({"total_active_users": 0})
-    await site.room.refresh()
-    assert (await site.check(inside)).status == 401
-    assert (await (await site.status(waits)).json())["state"] == "not_queued"
 
 
 async def test_what_was_changed_at_run_time_is_told_to_an_emptied_store(replica):

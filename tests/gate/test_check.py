@@ -42,17 +42,6 @@ async def test_the_cookie_is_secure_where_the_request_was(replica, scheme, is_se
     assert reply.headers["Set-Cookie"].endswith("; Secure") == is_secure
 
 
-async def test_a_pass_is_renewed_when_a_sixth_has_gone_by(replica):
-    """A new cookie after 50 of 300 seconds; the session goes on with it."""
-    site = await replica()
-    cookie = cookie_of(await site.check())
-    for _ in range(10):
-        site.turn.forward(200)
-        reply = await site.check(cookie)
-        assert reply.status == 204
-        cookie = cookie_of(reply)
-
-
 async def test_a_pass_that_ran_out_is_no_pass(replica):
     """The bearer of an old pass is a newcomer: the slot may be another's by now."""
     site = await replica()
@@ -187,16 +176,6 @@ async def test_a_crawler_is_ahead_of_nobody(replica):
     await site.room.store.configure({"queue_all": False})
     await site.room.refresh()
     assert (await site.check(headers=CRAWLERS[0])).status == 401
-
-
-async def test_a_suspended_room_lets_everybody_pass_uncounted(replica):
-    """204, no cookie, no session."""
-    site = await replica(suspended=True)
-    for _ in range(3):
-        reply = await site.check()
-        assert reply.status == 204
-        assert "Set-Cookie" not in reply.headers
-    assert (await site.room.refresh()).active == 0
 
 
 async def test_reject_refuses_when_full(replica):

@@ -73,17 +73,6 @@ async def test_who_waits_gets_the_page(gate):
     assert '<dd id="ahead">0</dd>' in text
 
 
-async def test_asking_is_a_heartbeat(gate):
-    """Who reloads keeps the place, and is let in when the slot is free."""
-    ask = await gate()
-    first = cookie_of(await ask())
-    ticket = cookie_of(await ask())
-    assert (await ask(ticket)).headers["X-Waitroom-Position"] == "1"
-    await ask.site.edge.post(f"/_waitroom/{ask.site.room.name}/leave", headers={"Cookie": first})
-    ask.site.turn.forward(10)
-    assert (await ask(ticket)).status == 200
-
-
 async def test_a_program_gets_its_numbers(gate):
     """A problem document that says where to ask again."""
     ask = await gate(queueing_status_code=202)
@@ -180,23 +169,6 @@ async def test_a_preflight_passes(gate, headers, status):
     ask = await gate()
     await ask()
     assert (await ask(**headers)).status == status
-
-
-async def test_what_takes_no_place(gate):
-    """An image, and a POST that another site sends, get no cookie."""
-    ask = await gate()
-    for headers in (
-        {"Sec_Fetch_Mode": "no-cors", "Accept": "image/*"},
-        {
-            "Sec_Fetch_Mode": "navigate",
-            "Sec_Fetch_Site": "cross-site",
-            "X_Forwarded_Method": "POST",
-        },
-    ):
-        reply = await ask(**headers)
-        assert reply.status == 503
-        assert "Set-Cookie" not in reply.headers
-    assert (await ask.site.room.refresh()).waiting == 0
 
 
 @pytest.mark.parametrize(

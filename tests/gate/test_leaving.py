@@ -3,7 +3,6 @@
 import pytest
 
 from sidecar.gate import leave as leave_endpoint
-from sidecar.rooms.service import WaitingRoom
 from tests.support.replica import cookie_of
 
 
@@ -51,19 +50,3 @@ async def test_sessions_that_end_are_not_counted(replica):
         assert (await leave(site, "waitroom_x=y")).status == 200
     site_says = {"X-Waitroom-Release": "site"}
     assert (await leave(site, ticket, **site_says)).status == 200
-
-
-async def test_a_replica_that_starts_reads_what_matters(replica):
-    """A new replica does not load visitors who left the queue and have no valid pass."""
-    site = await replica(total_active_users=0, session_duration=60)
-    tickets = [cookie_of(await site.check()) for _ in range(5)]
-    for ticket in tickets:
-        await site.room.leave(site.room.tokens.read(ticket.partition("=")[2]))
-    site.turn.forward(121)
-    await site.room.store.sweep()
-    room = site.room
-    other = WaitingRoom(room.name, room.file_settings, room.tokens, room.store, room.clock)
-    snapshot = await other.refresh()
-    assert (other._revoked, snapshot.revoked, snapshot.remembered) == ({}, {}, 5)
-    assert "=t~" in cookie_of(await site.check(tickets[0]))
-    assert cookie_of(await site.check(tickets[0])) != tickets[0]

@@ -123,21 +123,6 @@ async def test_replicas_with_other_keys_agree(shop):
     assert await shop.store().read_published() == {KEY: compute_commitment(secret)}
 
 
-@pytest.mark.parametrize(
-    "keys", [([OLD], [NEW, OLD]), ([NEW, OLD], [OLD, NEW]), ([OLD, NEW], [NEW])]
-)
-async def test_while_keys_are_changed_any_replica_may_publish_first(shop, keys):
-    """In each step of a change of keys any replica may publish first."""
-    for number, order in enumerate((keys, keys[::-1])):
-        replicas = [Draws(shop.name, one, shop.store()) for one in order]
-        event = make_event(begins=START_MS + number)
-        for draws in replicas:
-            await draws.publish([event], Seen())
-        with capture_logs() as logs:
-            assert len({draws.get_secret(event) for draws in replicas}) == 1
-        assert logs == []
-
-
 async def test_an_emptied_store_is_told_again(shop):
     """After Redis was emptied the same commitment is published again."""
     draws = Draws(shop.name, [OLD, NEW], shop.store())

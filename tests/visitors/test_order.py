@@ -141,17 +141,6 @@ async def test_bands_do_not_touch_while_arrivals_are_below_2041(join_all):
     assert int(orders[1][0]) - int(orders[0][0]) == 1000
 
 
-async def test_an_order_says_the_line(join_all):
-    """At both ends of the range of arrivals (tests/rooms/test_lists.py: the scripts agree)."""
-    names = {"-": "last", "d": "last", "e": "third", "f": "second", "g": "first"}
-    settings = ROOMS["strict"]
-    rules = RoomSettings(total_active_users=0, **settings)
-    for now_ms in (86_400_001, TODAY_MS, LAST_WITH_BANDS_MS - 9):
-        orders = await join_all(settings, "".join(names), now_ms=now_ms)
-        for line, order in zip(names.values(), orders, strict=True):
-            assert LINES[policy.line_of(rules, order)]["name"] == line
-
-
 async def test_drawn_places_are_exact_and_ahead_of_all_others(redis, make_room_store, turn):
     """From the smallest lot to the largest, all are before the head of every queue."""
     begins = turn.now_ms + 1000
