@@ -1,10 +1,8 @@
 """The doors while the store is away, and while it recovers."""
 
-import json
-
 from sidecar.kit.clock import iso
 from sidecar.rooms.metrics import RoomMetrics
-from sidecar.rooms.redis_keys import room_key, room_keys
+from sidecar.rooms.redis_keys import room_keys
 from tests.support.replica import ADMIN_TOKEN, break_redis, cookie_of
 
 
@@ -148,20 +146,6 @@ async def test_positions_are_not_told_before_all_are_back(replica):
         assert "X-Waitroom-Position" not in (await site.check(waits)).headers
     site.turn.forward(60)
     assert (await (await site.status(waits)).json())["position"] == 1
-
-
-async def test_what_was_changed_at_run_time_is_told_to_an_emptied_store(replica):
-    """A cap that was lowered must not be the file's again."""
-    site = await replica(total_active_users=9)
-    await site.room.store.configure({"total_active_users": 1})
-    await site.room.refresh()
-    await empty(site)
-    site.turn.forward(1)
-    await site.room.refresh()
-    await site.room.refresh()
-    assert site.room.settings.total_active_users == 1
-    stored = await site.room.store._redis.hgetall(room_key(site.room.name, "config"))
-    assert json.loads(stored[b"total_active_users"]) == 1
 
 
 async def test_whoever_was_admitted_above_the_cap_stays(replica):

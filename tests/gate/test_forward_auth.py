@@ -98,19 +98,6 @@ async def test_a_refusal_is_never_a_yes(gate, wanted, status):
     assert (reply.status, reply.headers["X-Waitroom-Status"]) == (status, str(wanted))
 
 
-@pytest.mark.parametrize(
-    ("settings", "state"), [({"max_waiting": 0}, "full"), ({"queueing_method": "reject"}, "closed")]
-)
-async def test_who_may_not_wait(gate, settings, state):
-    """The page says so; no place, no cookie."""
-    ask = await gate(**settings)
-    await ask()
-    reply = await ask()
-    assert reply.status == 503
-    assert "Set-Cookie" not in reply.headers
-    assert data(await reply.text(), "state") == state
-
-
 async def test_envoy_asks_with_the_address_itself(gate):
     """What stands behind the room's name is the visitor's address, and the method is theirs."""
     ask = await gate()

@@ -245,11 +245,8 @@ async def test_a_closed_room_says_when_it_opens(replica):
     path = f"/_waitroom/{site.room.name}/"
     for reply in (await site.edge.get(f"{path}status"), await site.edge.post(f"{path}join")):
         document = await reply.json()
-        assert (document["state"], document["phase"], document["event"]) == (
-            "closed",
-            "closed",
-            "sale",
-        )
+        told = [document[name] for name in ("state", "phase", "event")]
+        assert told == ["closed", "closed", "sale"]
         assert document["prequeue_from"] == iso(NOW_MS + 30 * MINUTE_MS)
         assert document["opens_at"] == iso(NOW_MS + 60 * MINUTE_MS)
         assert document["timezone"] is None
