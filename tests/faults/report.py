@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.faults.outages import CAP, WAITING
-from tests.faults.verdict import Overtaking, Row
+from tests.faults.verdict import Row
 
 HEAD = """\
 # What visitors notice when a part fails
@@ -106,21 +106,20 @@ DETAILS = """\
 explains the scenarios. {machine}. {date}.
 """
 
-FIGURES = "scenario | requests | failures | places lost | inversions | peak/cap | recovered | holds"
-OVERTAKEN = "outage | overtaken by people behind (worst) | by newcomers | first call after | holds"
-
 
 def render(rows: Sequence[Row], machine: str, *, date: str) -> str:
     held = sum(row.held for row in rows)
     parts = [
         HEAD.format(machine=machine, date=date),
         f"**{held} of {len(rows)} scenarios passed.**\n",
-        _make_table([row for row in rows if not row.overtaking]),
-        WORDS,
-        _make_outages([row for row in rows if row.overtaking]),
-        CUT_OFF,
     ]
-    return "\n".join(filter(None, parts))
+    if others := [row for row in rows if row.overtaking is None]:
+        parts.append(_make_table("scenario", others))
+    parts.append(WORDS)
+    if outages := [row for row in rows if row.overtaking is not None]:
+        table = _make_table("outage", outages)
+        parts.append(OUTAGES.format(cap=CAP, waiting=WAITING, table=table))
+    return "\n".join([*parts, CUT_OFF])
 
 
 def render_details(rows: Sequence[Row], machine: str, *, date: str) -> str:
@@ -141,52 +140,38 @@ def write(
 def format_line(row: Row) -> str:
     """Return a row of the report as a line for the terminal."""
     verdict = "held" if row.held else f"NOT HELD: {'; '.join(row.broken)}"
-    if row.overtaking:
-        cells = dict(
-            zip(OVERTAKEN.split(" | ")[1:-1], _format_overtaking(row.overtaking), strict=True)
-        )
-        figures = ", ".join(f"{name} {cell}" for name, cell in cells.items())
-        return f"{row.scenario}: {figures}, peak {row.peak}, {row.seconds:.0f} s: {verdict}"
-    return (
-        f"{row.scenario}: {row.requests:,} requests, {row.failures} failures, {row.lost} lost,"
-        f" {row.inversions} inversions, peak {row.peak}, recovered {_format_recovery(row)},"
-        f" {row.seconds:.0f} s: {verdict}"
-    )
+    figures = {**_list_figures(row), "peak/cap": row.peak}
+    text = ", ".join(f"{name} {figure}" for name, figure in figures.items())
+    return f"{row.scenario}: {text}, {row.seconds:.0f} s: {verdict}"
 
 
-def _make_table(rows: Sequence[Row]) -> str:
-    lines = _make_head(FIGURES)
-    for row in rows:
-        cells = [row.scenario, f"{row.requests:,}", row.failures, row.lost, row.inversions,
-                 row.peak, _format_recovery(row), _make_verdict(row)]  # fmt: skip
-        lines.append(f"| {' | '.join(map(str, cells))} |")
-    return "\n".join(lines) + "\n"
-
-
-def _make_outages(rows: Sequence[Row]) -> str:
-    if not rows:
-        return ""
-    lines = _make_head(OVERTAKEN)
-    for row in rows:
-        figures = _format_overtaking(row.overtaking or Overtaking())
-        lines.append(f"| {' | '.join([row.scenario, *figures, _make_verdict(row)])} |")
-    table = "\n".join(lines) + "\n"
-    return OUTAGES.format(cap=CAP, waiting=WAITING, table=table)
-
-
-def _format_overtaking(found: Overtaking) -> list[str]:
-    first = "none" if found.first_call_s is None else f"{found.first_call_s:.1f} s"
+def _list_figures(row: Row) -> dict[str, str]:
+    """Return what was measured, by the names of the report's columns."""
+    found = row.overtaking
+    if found is None:
+        recovered = "–" if row.recover_s is None else f"{row.recover_s:.1f} s"
+        return {
+            "requests": f"{row.requests:,}", "failures": f"{row.failures}",
+            "places lost": f"{row.lost}", "inversions": f"{row.inversions}", "peak/cap": row.peak,
+            "recovered": recovered,
+        }  # fmt: skip
     worst = f" ({found.worst})" if found.people else ""
-    return [f"{found.people}{worst}", str(found.by_newcomers), first]
+    first = "none" if found.first_call_s is None else f"{found.first_call_s:.1f} s"
+    return {
+        "overtaken by people behind (worst)": f"{found.people}{worst}",
+        "by newcomers": f"{found.by_newcomers}", "first call after": first,
+    }  # fmt: skip
 
 
-def _make_head(columns: str) -> list[str]:
-    figures = columns.count(" | ") - 1
-    return [f"| {columns} |", "|---|" + "--:|" * figures + "---|"]
-
-
-def _make_verdict(row: Row) -> str:
-    return "held" if row.held else f"**not held**: {_shorten('; '.join(row.broken))}"
+def _make_table(what: str, rows: Sequence[Row]) -> str:
+    """Return a table with a row for each scenario, whose first column is called `what`."""
+    names = [what, *_list_figures(rows[0]), "holds"]
+    lines = [f"| {' | '.join(names)} |", "|---|" + "--:|" * (len(names) - 2) + "---|"]
+    for row in rows:
+        verdict = "held" if row.held else f"**not held**: {_shorten('; '.join(row.broken))}"
+        cells = [row.scenario, *_list_figures(row).values(), verdict]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def _make_details(row: Row) -> str:
@@ -194,10 +179,6 @@ def _make_details(row: Row) -> str:
     lines += [f"* not held: {text}" for text in row.broken]
     lines += [f"* {text}" for text in row.notes]
     return "\n".join(lines) + "\n"
-
-
-def _format_recovery(row: Row) -> str:
-    return "–" if row.recover_s is None else f"{row.recover_s:.1f} s"
 
 
 def _shorten(text: str) -> str:
