@@ -216,59 +216,43 @@ def test_a_place_that_is_given_up_is_free_again(site):
 _HEAD = "Host: x\r\nAccept: text/html\r\n"
 _EVIL = "GET /check HTTP/1.1\r\nHost: x\r\nX-Waitroom-Room: smuggled\r\n\r\n"
 _LEAVE = "POST /_waitroom/full/leave HTTP/1.1\r\nHost: x\r\nX-Waitroom-Room: smuggled\r\n\r\n"
+_CHUNKED = "Transfer-Encoding: chunked"
+_LENGTH = f"Content-Length: {len(_EVIL)}"
+_LAST = "0\r\n\r\n"
+_GET = "GET @ HTTP/1.1"
+
+
+def _request(*lines: str, body: str = _EVIL, first: str = "POST @ HTTP/1.1") -> str:
+    """Build a request with these header lines, and with another one as its body."""
+    return f"{first}\r\n{_HEAD}" + "".join(f"{line}\r\n" for line in (*lines, "")) + body
+
+
 SMUGGLED = {
-    "a GET with a body": f"GET @ HTTP/1.1\r\n{_HEAD}Content-Length: {len(_EVIL)}\r\n\r\n{_EVIL}",
-    "a POST whose body is not read": (
-        f"POST @ HTTP/1.1\r\n{_HEAD}Content-Length: {len(_LEAVE)}\r\n\r\n{_LEAVE}"
-        f"GET /open/own HTTP/1.1\r\n{_HEAD}Connection: close\r\n\r\n"
+    "a GET with a body": _request(_LENGTH, first=_GET),
+    "a POST whose body is not read": _request(f"Content-Length: {len(_LEAVE)}", body=_LEAVE)
+    + _request("Connection: close", body="", first="GET /open/own HTTP/1.1"),
+    "both lengths": _request("Content-Length: 4", _CHUNKED, body=_LAST + _EVIL),
+    "both lengths, the other way": _request(
+        _CHUNKED, f"Content-Length: {len(_EVIL) + 5}", body=_LAST + _EVIL
     ),
-    "both lengths": (
-        f"POST @ HTTP/1.1\r\n{_HEAD}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
-        f"0\r\n\r\n{_EVIL}"
-    ),
-    "both lengths, the other way": (
-        f"POST @ HTTP/1.1\r\n{_HEAD}Transfer-Encoding: chunked\r\nContent-Length: "
-        f"{len(_EVIL) + 5}\r\n\r\n0\r\n\r\n{_EVIL}"
-    ),
-    "two lengths": (
-        f"POST @ HTTP/1.1\r\n{_HEAD}Content-Length: 0\r\nContent-Length: {len(_EVIL)}\r\n\r\n"
-        f"{_EVIL}"
-    ),
-    "garbage after the last chunk": (
-        f"POST @ HTTP/1.1\r\n{_HEAD}Transfer-Encoding: chunked\r\n\r\n"
-        f"5\r\nhello\r\n0\r\n\r\ngarbage{_EVIL}"
-    ),
-    "a request in a trailer": (
-        f"POST @ HTTP/1.1\r\n{_HEAD}Transfer-Encoding: chunked\r\n\r\n0\r\nX: y\r\n{_EVIL}\r\n"
-    ),
-    "a chunk longer than it says": (
-        f"POST @ HTTP/1.1\r\n{_HEAD}Transfer-Encoding: chunked\r\n\r\n1\r\n{_EVIL}0\r\n\r\n"
-    ),
-    "a chunk that never ends": (
-        f"POST @ HTTP/1.1\r\n{_HEAD}Transfer-Encoding: chunked\r\n\r\nfffffff\r\n{_EVIL}"
-    ),
-    "a body shorter than it says": f"POST @ HTTP/1.1\r\n{_HEAD}Content-Length: 9999\r\n\r\n{_EVIL}",
-    "an unknown coding": (
-        f"POST @ HTTP/1.1\r\n{_HEAD}Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n{_EVIL}"
-    ),
-    "a coding with a space": (
-        f"POST @ HTTP/1.1\r\n{_HEAD}Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n{_EVIL}"
-    ),
-    "a coding in HTTP/1.0": (
-        f"POST @ HTTP/1.0\r\n{_HEAD}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n{_EVIL}"
-    ),
-    "a length below nothing": f"POST @ HTTP/1.1\r\n{_HEAD}Content-Length: -1\r\n\r\n{_EVIL}",
-    "a length with a sign": f"POST @ HTTP/1.1\r\n{_HEAD}Content-Length: +4\r\n\r\n{_EVIL}",
-    "a folded line": f"GET @ HTTP/1.1\r\n{_HEAD}X: y\r\n Content-Length: 4\r\n\r\n{_EVIL}",
+    "two lengths": _request("Content-Length: 0", _LENGTH),
+    "garbage after the last chunk": _request(_CHUNKED, body=f"5\r\nhello\r\n{_LAST}garbage{_EVIL}"),
+    "a request in a trailer": _request(_CHUNKED, body=f"0\r\nX: y\r\n{_EVIL}\r\n"),
+    "a chunk longer than it says": _request(_CHUNKED, body=f"1\r\n{_EVIL}{_LAST}"),
+    "a chunk that never ends": _request(_CHUNKED, body=f"fffffff\r\n{_EVIL}"),
+    "a body shorter than it says": _request("Content-Length: 9999"),
+    "an unknown coding": _request("Transfer-Encoding: xchunked", body=_LAST + _EVIL),
+    "a coding with a space": _request("Transfer-Encoding : chunked", body=_LAST + _EVIL),
+    "a coding in HTTP/1.0": _request(_CHUNKED, body=_LAST + _EVIL, first="POST @ HTTP/1.0"),
+    "a length below nothing": _request("Content-Length: -1"),
+    "a length with a sign": _request("Content-Length: +4"),
+    "a folded line": _request("X: y\r\n Content-Length: 4", first=_GET),
     "a bare line feed": f"GET @ HTTP/1.1\n{_HEAD}X: y\nContent-Length: 4\n\n{_EVIL}",
-    "a line end in a header": (
-        f"GET @ HTTP/1.1\r\n{_HEAD}User-Agent: x\rX-Waitroom-Room: smuggled\r\n\r\n"
+    "a line end in a header": _request(
+        "User-Agent: x\rX-Waitroom-Room: smuggled", body="", first=_GET
     ),
-    "an expectation": (
-        f"POST @ HTTP/1.1\r\n{_HEAD}Expect: 100-continue\r\nContent-Length: {len(_EVIL)}\r\n\r\n"
-        f"{_EVIL}"
-    ),
-    "an upgrade": f"GET @ HTTP/1.1\r\n{_HEAD}Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n{_EVIL}",
+    "an expectation": _request("Expect: 100-continue", _LENGTH),
+    "an upgrade": _request("Connection: Upgrade", "Upgrade: h2c", first=_GET),
 }
 
 

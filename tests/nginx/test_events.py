@@ -3,8 +3,7 @@
 import json
 import re
 import signal
-import socket
-from http.client import HTTPResponse
+from http.client import HTTPConnection
 
 import pytest
 
@@ -27,14 +26,11 @@ class Stream:
     """What a browser's EventSource gets."""
 
     def __init__(self, site: Site, room: str, visitor: Visitor) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", site.port), timeout=20)
+        self._connection = HTTPConnection("127.0.0.1", site.port, timeout=20)
         cookies = "; ".join(f"{name}={value}" for name, value in visitor.cookies.items())
-        self._socket.sendall(
-            f"GET /_waitroom/{room}/events HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n"
-            f"Accept-Encoding: gzip\r\nCookie: {cookies}\r\n\r\n".encode()
-        )
-        self.response = HTTPResponse(self._socket)
-        self.response.begin()
+        headers = {"Accept": "text/event-stream", "Accept-Encoding": "gzip", "Cookie": cookies}
+        self._connection.request("GET", f"/_waitroom/{room}/events", headers=headers)
+        self.response = self._connection.getresponse()
 
     def next(self) -> tuple[str, dict]:
         """The next event; an empty kind at the end."""
@@ -49,7 +45,7 @@ class Stream:
 
     def close(self) -> None:
         self.response.close()
-        self._socket.close()
+        self._connection.close()
 
 
 def waiting(site: Site, room: str) -> Visitor:
