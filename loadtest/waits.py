@@ -86,7 +86,7 @@ def measure_reports(amount: Amount) -> Iterator[Report]:
             service.run(
                 "worker", [WAITROOM, "run-jobs", "--config", str(service.folder / "replica-0.toml")]
             )
-            url, store = service.urls[0], service._store  # noqa: SLF001
+            url, store = service.urls[0], service.store
             holders = [(LEASE, partial(_hold_leases, url)), (LOCK, partial(_hold_locks, store))]
             for turn in figures.contended.turns(holders):
                 for name_of_lock, hold in turn:

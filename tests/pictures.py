@@ -37,10 +37,10 @@ class Demo(Servers):
         self.folder = make_folder(self._stack)
         port = free_port()
         self.url = f"http://localhost:{port}"
-        demo = self._run("demo", [sys.executable, str(ROOT / "demo/run.py"), "--port", str(port)])
+        demo = self.run("demo", [sys.executable, str(ROOT / "demo/run.py"), "--port", str(port)])
         wait_until(lambda: "The shop is open" in demo.output, "the demo", of=demo, timeout_s=120)
         crowd = ["--url", self.url, "--visitors", str(CROWD), "--stay", "5"]
-        self.crowd = self._run("crowd", [sys.executable, str(ROOT / "demo/crowd.py"), *crowd])
+        self.crowd = self.run("crowd", [sys.executable, str(ROOT / "demo/crowd.py"), *crowd])
 
 
 def take_demo() -> None:

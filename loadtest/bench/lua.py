@@ -52,7 +52,7 @@ class LuaSite(Site):
             folder=self.folder,
         )
         config.write_text(text)
-        self.nginx = self._run("nginx", [nginx_binary(), "-p", str(self.folder), "-c", str(config)])
+        self.nginx = self.run("nginx", [nginx_binary(), "-p", str(self.folder), "-c", str(config)])
         return self.nginx
 
 

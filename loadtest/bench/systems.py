@@ -125,7 +125,7 @@ class PlainSite(Site):
         )
         config = self.folder / "nginx.conf"
         config.write_text(build_nginx_config(self.folder, text))
-        self.nginx = self._run("nginx", [nginx_binary(), "-p", str(self.folder), "-c", str(config)])
+        self.nginx = self.run("nginx", [nginx_binary(), "-p", str(self.folder), "-c", str(config)])
         wait_until(lambda: answers(f"{self.url}/"), "nginx", of=self.nginx)
 
 

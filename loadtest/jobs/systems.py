@@ -48,7 +48,7 @@ class CountingNginx(Servers):
     def _start(self) -> None:
         self.folder, self._port = make_folder(self._stack), free_port()
         self.url = f"http://127.0.0.1:{self._port}/"
-        nginx = self._run("nginx", origin_command(self.folder, self._port, _LOCATIONS))
+        nginx = self.run("nginx", origin_command(self.folder, self._port, _LOCATIONS))
         wait_until(lambda: answers(self.url), "nginx", of=nginx)
 
     @asynccontextmanager

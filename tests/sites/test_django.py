@@ -24,7 +24,7 @@ class Shop(RecipeSite):
         python = ["env", f"SHOP={self.folder}", f"PYTHONPATH={ROOT}", sys.executable]
         install = f"import {app}; {app}.install()"
         subprocess.run([*python, "-c", install], check=True, timeout=120)
-        self.app = self._run(
+        self.app = self.run(
             "gunicorn",
             [*python, "-m", "gunicorn", "--bind", f"unix:{self.socket}", "--workers", "2",
              "--umask", "0", f"{app}:application"],

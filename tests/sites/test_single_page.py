@@ -42,7 +42,7 @@ class App(RecipeSite):
         self.app_port = free_port()
         module = [sys.executable, "-m", "tests.sites.single_page"]
         arguments = [str(self.app_port), str(self.folder)]
-        self._run("app", ["env", f"PYTHONPATH={ROOT}", *module, *arguments])
+        self.run("app", ["env", f"PYTHONPATH={ROOT}", *module, *arguments])
         wait_until(lambda: answers(f"http://127.0.0.1:{self.app_port}/"), "the application")
         return super()._start_gate()
 

@@ -16,20 +16,20 @@ class Service(Servers):
 
     def __init__(self, rules: str, *, replicas: int = 2, store: str = "") -> None:
         super().__init__()
-        self._rules, self._count, self._store = rules, replicas, store
+        self._rules, self._count, self.store = rules, replicas, store
         self.replicas: list[Process] = []
         self.urls: list[str] = []
 
     def _start(self) -> None:
         self.folder = make_folder(self._stack)
-        if not self._store:
+        if not self.store:
             redis = SocketRedis(folder=self.folder)
-            self._store = self._stack.enter_context(redis).url
+            self.store = self._stack.enter_context(redis).url
         for number in range(self._count):
             edge, ops = free_port(), free_port()
             config = self.folder / f"replica-{number}.toml"
             config.write_text(
-                f'store = "{self._store}"\nsecret_keys = ["{SECRET}"]\n'
+                f'store = "{self.store}"\nsecret_keys = ["{SECRET}"]\n'
                 f'service_token = "{TOKEN}"\nstore_timeout = "10s"\n'
                 f'edge_listen = "127.0.0.1:{edge}"\nops_listen = "127.0.0.1:{ops}"\n{self._rules}'
             )
@@ -38,6 +38,3 @@ class Service(Servers):
             self.urls.append(f"http://127.0.0.1:{ops}")
         for url, replica in zip(self.urls, self.replicas, strict=True):
             wait_until(lambda url=url: answers(f"{url}/readyz"), "a replica", of=replica)
-
-    def run(self, name: str, command: list[str]) -> Process:
-        return self._run(name, command)

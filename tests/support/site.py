@@ -67,7 +67,8 @@ class Servers(AbstractContextManager[Any]):
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def _run(self, name: str, command: list[str]) -> Process:
+    def run(self, name: str, command: list[str]) -> Process:
+        """Start a process, which is stopped at the end of the block."""
         process = Process(command, log=self.folder / f"{name}.log")
         return self._stack.enter_context(process)
 
@@ -83,7 +84,7 @@ class SocketRedis(Servers):
         self.folder = self._folder or make_folder(self._stack)
         self.socket = self.folder / "redis.sock"
         self.url = f"unix://{self.socket}"
-        self.process = self._run("redis", redis_command(self.socket, *self._options))
+        self.process = self.run("redis", redis_command(self.socket, *self._options))
         wait_until(lambda: listens(self.socket), "redis-server", of=self.process)
 
     @property
@@ -157,7 +158,7 @@ class Site(Servers):
         for number in range(self._count):
             self._start_replica(number)
         self.origin_port = free_port()
-        self.origin = self._run("origin", self._origin_command())
+        self.origin = self.run("origin", self._origin_command())
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.gate = self._start_gate()
@@ -171,7 +172,7 @@ class Site(Servers):
         """Start the proxy in front of the site: nginx, unless a subclass has another."""
         self._write_nginx()
         command = [nginx_binary(), "-p", str(self.folder), "-c", str(self.folder / "nginx.conf")]
-        self.nginx = self._run("nginx", command)
+        self.nginx = self.run("nginx", command)
         return self.nginx
 
     def _start_redis(self, *options: str) -> None:
@@ -199,7 +200,7 @@ class Site(Servers):
         config = self.folder / f"replica-{number}.toml"
         config.write_text("\n".join(lines) + "\n")
         command = [WAITROOM, "serve", "--config", str(config)]
-        self.replicas.append(self._run(f"replica-{number}", command))
+        self.replicas.append(self.run(f"replica-{number}", command))
         if not self._sockets:
             self.edges.append(f"http://{edge}")
         if self._relay is not None:

@@ -122,7 +122,7 @@ class JobSystem(Servers):
 
         command = [WAITROOM, "run-jobs", "--config", str(self._config),
                    "--at-a-time", str(self._at_a_time)]  # fmt: skip
-        self.runners.append(self._run(f"runner-{len(self.runners)}", command))
+        self.runners.append(self.run(f"runner-{len(self.runners)}", command))
 
     def start_second_target(self) -> Target:
         """Start a second target server, and return it."""
