@@ -7,15 +7,12 @@ import re
 from dataclasses import dataclass, field
 
 import pytest
-from aiohttp import ClientSession, web
 
-from sidecar.app.routes import Services, create_edge_app
 from sidecar.gate import event_stream as events
 from sidecar.gate.event_stream import MAX_VISITOR_STREAMS, STREAMS
 from sidecar.http import long_poll
 from sidecar.kit.errors import StoreUnavailableError
-from sidecar.kit.share import find_share
-from sidecar.rooms.service import TICKET_RENEW_MS, WaitingRooms
+from sidecar.rooms.service import TICKET_RENEW_MS
 from sidecar.visitors.verdict_lifetime import RELEASE_HOLD_MS
 from tests.support.receiver import until
 from tests.support.replica import cookie_of
@@ -61,14 +58,10 @@ class Stream:
         return found
 
 
-@pytest.fixture
-def open_stream():
-    async def make(site, cookie: str | None = None) -> Stream:
-        headers = {"Cookie": cookie} if cookie else {}
-        path = f"/_waitroom/{site.room.name}/events"
-        return Stream(await site.edge.get(path, headers=headers))
-
-    return make
+async def open_stream(site, cookie: str | None = None) -> Stream:
+    headers = {"Cookie": cookie} if cookie else {}
+    path = f"/_waitroom/{site.room.name}/events"
+    return Stream(await site.edge.get(path, headers=headers))
 
 
 @pytest.fixture
@@ -98,7 +91,7 @@ def open_streams(site) -> float:
     return registry.get_sample_value("waitroom_event_streams", {"room": site.room.name})
 
 
-async def test_a_stream_tells_what_status_tells_and_then_the_turn(full, open_stream):
+async def test_a_stream_tells_what_status_tells_and_then_the_turn(full):
     """A stream sends the status document until `called`; then the ticket admits its visitor."""
     stream = await open_stream(full, full.ticket)
     assert (stream.reply.status, stream.reply.content_type) == (200, "text/event-stream")
@@ -133,7 +126,7 @@ async def test_a_stream_tells_what_status_tells_and_then_the_turn(full, open_str
     assert (await full.room.refresh()).active == 1
 
 
-async def test_who_opens_it_when_the_turn_has_come_gets_the_pass_with_it(full, open_stream):
+async def test_who_opens_it_when_the_turn_has_come_gets_the_pass_with_it(full):
     """A stream that opens when the turn has come brings the pass as a cookie."""
     await free_the_slot(full)
     stream = await open_stream(full, full.ticket)
@@ -146,7 +139,7 @@ async def test_who_opens_it_when_the_turn_has_come_gets_the_pass_with_it(full, o
     assert [kind for kind, _ in await stream.rest()] == ["status", "called"]
 
 
-async def test_a_stream_is_a_heartbeat(full, open_stream):
+async def test_a_stream_is_a_heartbeat(full):
     """A stream keeps the place for as long as it lasts, and no longer."""
     stream = await open_stream(full, full.ticket)
     await stream.next()
@@ -163,30 +156,19 @@ async def test_a_stream_is_a_heartbeat(full, open_stream):
 
 @pytest.fixture
 async def slow(replica, request):
-    """A waiting visitor with a long interval, on a server that cancels no handler."""
+    """A waiting visitor with a long interval."""
     interval = {"heartbeat_interval": FASTER * request.param, "heartbeat_timeout": 7200}
-    site = await replica(total_active_users=0, **interval)
+    site = await replica(total_active_users=0, event_streams=1, **interval)
     site.ticket = cookie_of(await site.check())
-    app = create_edge_app(
-        Services(rooms=WaitingRooms([site.room]), metrics=site.metrics),
-        find_share("static"),
-        event_streams=1,
-    )
-    site.streams = app[STREAMS]
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    listening = web.TCPSite(runner, "127.0.0.1", 0)
-    await listening.start()
-    async with ClientSession(f"http://127.0.0.1:{runner.addresses[0][1]}") as session:
-        site.edge = session
-        yield site
-    await runner.cleanup()
+    site.streams = site.edge.app[STREAMS]
+    return site
 
 
 @pytest.mark.parametrize("slow", [100], indirect=True)
-async def test_who_hangs_up_is_gone_before_the_next_heartbeat(slow, open_stream, monkeypatch):
+async def test_who_hangs_up_is_gone_before_the_next_heartbeat(slow, monkeypatch):
     """Nobody waits for it to be due: the stream makes room for another."""
     monkeypatch.setattr(slow.streams, "check_interval_s", 0.02)
+    monkeypatch.setattr(events, "KEEP_ALIVE_S", 3600 * FASTER)  # a comment would notice it too
     stream = await open_stream(slow, slow.ticket)
     await stream.next()
     assert (open_streams(slow), heartbeats(slow)) == (1, 1)
@@ -197,7 +179,7 @@ async def test_who_hangs_up_is_gone_before_the_next_heartbeat(slow, open_stream,
 
 
 @pytest.mark.parametrize("slow", [0.5], indirect=True)
-async def test_who_hangs_up_has_no_heartbeat(slow, open_stream):
+async def test_who_hangs_up_has_no_heartbeat(slow):
     """A browser that hung up sends no heartbeat, even if that is noticed only when one is due."""
     stream = await open_stream(slow, slow.ticket)
     await stream.next()
@@ -207,7 +189,7 @@ async def test_who_hangs_up_has_no_heartbeat(slow, open_stream):
     assert heartbeats(slow) == 1
 
 
-async def test_without_a_ticket_there_is_one_answer(full, open_stream):
+async def test_without_a_ticket_there_is_one_answer(full):
     """No place is taken, and nothing waited for."""
     for cookie in (None, "waitroom_x=y", full.ticket + "x"):
         stream = await open_stream(full, cookie)
@@ -216,7 +198,7 @@ async def test_without_a_ticket_there_is_one_answer(full, open_stream):
     assert (await full.room.refresh()).waiting == 1
 
 
-async def test_a_place_that_is_gone_ends_the_stream(full, open_stream):
+async def test_a_place_that_is_gone_ends_the_stream(full):
     """A visitor who leaves on another tab, or is released, is told so."""
     stream = await open_stream(full, full.ticket)
     await stream.next()
@@ -224,7 +206,7 @@ async def test_a_place_that_is_gone_ends_the_stream(full, open_stream):
     assert (await stream.rest())[-1][1]["state"] == "not_queued"
 
 
-async def test_there_are_no_more_than_the_setting_says(full, open_stream):
+async def test_there_are_no_more_than_the_setting_says(full):
     """The next one is told to come back; when one ends there is a place for it."""
     others = [await open_stream(full, full.ticket) for _ in range(2)]
     for other in others:
@@ -238,7 +220,7 @@ async def test_there_are_no_more_than_the_setting_says(full, open_stream):
     assert (await open_stream(full, full.ticket)).reply.status == 200
 
 
-async def test_the_oldest_of_a_visitors_streams_ends_when_there_are_too_many(replica, open_stream):
+async def test_the_oldest_of_a_visitors_streams_ends_when_there_are_too_many(replica):
     """Nobody can take them all: with a fifth the first ends, and nobody else's."""
     site = await replica(event_streams=20, total_active_users=0, **QUICK)
     streams = site.edge.app[STREAMS]
@@ -263,7 +245,7 @@ async def test_the_oldest_of_a_visitors_streams_ends_when_there_are_too_many(rep
     assert streams._stop_events == {}
 
 
-async def test_by_default_there_are_none(replica, open_stream):
+async def test_by_default_there_are_none(replica):
     """404, with the setting's name; for an unknown room its own 404."""
     site = await replica()
     refused = (await open_stream(site)).reply
@@ -276,7 +258,7 @@ async def test_by_default_there_are_none(replica, open_stream):
         assert reply.status == 405
 
 
-async def test_a_silence_is_filled(full, open_stream, monkeypatch):
+async def test_a_silence_is_filled(full, monkeypatch):
     """Comments, which browsers hide, fill a silence."""
     monkeypatch.setattr(events, "KEEP_ALIVE_S", 0.005 * FASTER)
     stream = await open_stream(full, full.ticket)
@@ -286,7 +268,7 @@ async def test_a_silence_is_filled(full, open_stream, monkeypatch):
     assert stream.texts.count(":\n\n") >= 5
 
 
-async def test_a_replica_that_stops_ends_its_streams(full, open_stream):
+async def test_a_replica_that_stops_ends_its_streams(full):
     """A replica that stops ends its streams at once, and opens no other."""
     stream = await open_stream(full, full.ticket)
     await stream.next()
@@ -296,7 +278,7 @@ async def test_a_replica_that_stops_ends_its_streams(full, open_stream):
     assert open_streams(full) == 0
 
 
-async def test_a_ticket_that_is_signed_anew_comes_with_the_next_stream(replica, open_stream):
+async def test_a_ticket_that_is_signed_anew_comes_with_the_next_stream(replica):
     """A cookie cannot be given in mid-stream, and a ticket must not grow old in one."""
     site = await replica(total_active_users=0, event_streams=1, **QUICK)
     ticket = cookie_of(await site.check())
@@ -311,7 +293,7 @@ async def test_a_ticket_that_is_signed_anew_comes_with_the_next_stream(replica, 
     assert (await again.next())[1]["position"] == 1
 
 
-async def test_too_many_polls_are_too_many_streams(replica, open_stream):
+async def test_too_many_polls_are_too_many_streams(replica):
     """A visitor who opens too many streams is refused, and keeps place and streams."""
     site = await replica(event_streams=20, heartbeat_interval=3600 / 2, heartbeat_timeout=3600,
                          poll_limit=3)  # fmt: skip
@@ -323,9 +305,7 @@ async def test_too_many_polls_are_too_many_streams(replica, open_stream):
     assert int(replies[-1].headers["Retry-After"]) >= 1
 
 
-async def test_a_failing_store_pauses_and_another_error_ends_the_stream(
-    full, open_stream, monkeypatch
-):
+async def test_a_failing_store_pauses_and_another_error_ends_the_stream(full, monkeypatch):
     """While Redis is unavailable the place is kept; another error writes no second response."""
     stream = await open_stream(full, full.ticket)
     await stream.next()

@@ -1,4 +1,4 @@
-"""Joins while very many newcomers come: not before a moment, and so many of one address."""
+"""Joins during a flood of newcomers: not at once, and only so many from one address."""
 
 import pytest
 

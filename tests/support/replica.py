@@ -48,10 +48,11 @@ HTML = {"Accept": "text/html"}
 
 
 class FastServer(TestServer):
-    """A test server for the edge listener, with the same aiohttp runner as a replica."""
+    """A test server for the edge listener, with the same aiohttp runner as a replica. Unlike
+    aiohttp's test server, it does not cancel the handler of a client that hangs up."""
 
     async def _make_runner(self, **options: Any) -> FastRunner:
-        return FastRunner(self.app, **options)
+        return FastRunner(self.app, **options | {"handler_cancellation": False})
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The sale of core/simulation, and what the estimate and the line promise in it."""
+"""The sale of tests/support/simulation.py, and what the estimate and the queue promise in it."""
 
 import asyncio
 import itertools
