@@ -1,4 +1,4 @@
-"""Computes when a visitor has to poll next, and detects polls that come too early."""
+"""Computes when a visitor has to poll next, refuses too many polls, and detects repeated ones."""
 
 import math
 import random
@@ -74,9 +74,6 @@ class RecentPolls:
         last_s = self._new_polls.get(visitor) or self._old_polls.get(visitor, -REPEAT_S)
         self._new_polls[visitor] = now_s
         return now_s - last_s < REPEAT_S
-
-    def __len__(self) -> int:
-        return len(self._new_polls) + len(self._old_polls)
 
 
 RECENT_POLLS = web.AppKey("recent_polls", RecentPolls)

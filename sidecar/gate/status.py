@@ -77,11 +77,7 @@ async def get_status(request: web.Request, room: Gate | None = None) -> web.Resp
     headers=SiteHeader,
     replies={
         200: _STATUS_REPLY,
-        303: (
-            NO_BODY,
-            "Admitted: a browser is redirected to `next`.",
-            RedirectHeaders,
-        ),
+        303: (NO_BODY, "Admitted: a browser is redirected to `next`.", RedirectHeaders),
     },
     **PAGE_ENDPOINT,
 )

@@ -153,10 +153,6 @@ async def left(site: Site) -> None:
     await site.leave(site.ticket)
 
 
-async def released(site: Site) -> None:
-    await site.room.release(site.room.tokens.read_claim(site.link.partition("=")[2]).visitor)
-
-
 async def reset(site: Site) -> None:
     await site.room.store.reset()
 
@@ -164,11 +160,6 @@ async def reset(site: Site) -> None:
 async def came_too_late(site: Site) -> None:
     await site.call()
     site.replica.turn.forward(300)  # and no script has run since
-
-
-async def was_dropped(site: Site) -> None:
-    await came_too_late(site)
-    await site.room.store.sweep()
 
 
 async def ended(site: Site) -> None:
@@ -182,9 +173,7 @@ async def left_from_inside(site: Site) -> None:
     await site.leave(cookie_of(await site.replica.check(site.ticket)))
 
 
-@pytest.mark.parametrize(
-    "happened", [left, released, reset, came_too_late, was_dropped, ended, left_from_inside]
-)
+@pytest.mark.parametrize("happened", [left, reset, came_too_late, ended, left_from_inside])
 async def test_a_place_that_is_gone_is_not_taken(site, happened):
     """For a place that is gone the page says so, leads to the site, and sets no cookie."""
     await happened(site)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import pytest
 
@@ -19,9 +20,7 @@ KEYS = {"WAITROOM_SECRET_KEYS": "k" * 32}
 @pytest.fixture
 async def shop(replica, monkeypatch, tmp_path):
     """A replica that runs in a folder with templates."""
-    for file in FILES.iterdir():
-        (tmp_path / "templates").mkdir(exist_ok=True)
-        (tmp_path / "templates" / file.name).write_text(file.read_text())
+    shutil.copytree(FILES, tmp_path / "templates")
     monkeypatch.chdir(tmp_path)
     return await replica(total_active_users=0, template="own.html", message="Hello & <more>")
 
