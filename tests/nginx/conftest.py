@@ -34,6 +34,14 @@ def stub():
         yield stub
 
 
+@pytest.fixture(scope="module")
+def odd(stub, request):
+    """Start nginx before the stub, with the test module's ODD_LOCATIONS."""
+    locations = request.module.ODD_LOCATIONS
+    with Site(replicas=0, edges=(stub.address,), locations=locations) as site:
+        yield site
+
+
 @pytest.fixture
 def relay(site):
     """Return the relay in front of the first replica, which has forgotten earlier requests."""

@@ -35,7 +35,7 @@ def answers(edge: str) -> bool:
 
 @pytest.fixture
 def site(whole):
-    """Two replicas, for tests that take some away; they are put back after the test."""
+    """Return the site with two replicas. Those that a test stops are started again after it."""
     yield whole
     for replica, edge in zip(whole.replicas, whole.edges, strict=True):
         if not replica.running:
@@ -43,15 +43,8 @@ def site(whole):
         wait_until(lambda edge=edge: answers(edge), "the replica's return")
 
 
-@pytest.fixture(scope="module")
-def odd(stub):
-    """nginx before a stand-in for a replica."""
-    locations = gated("/") + ADMIT
-    locations += gated(
-        "/status/403", "set $waitroom_on_failure admit;", "proxy_intercept_errors on;"
-    )
-    with Site(replicas=0, edges=(stub.address,), locations=locations) as site:
-        yield site
+OWN_403 = ("set $waitroom_on_failure admit;", "proxy_intercept_errors on;")
+ODD_LOCATIONS = gated("/") + ADMIT + gated("/status/403", *OWN_403)
 
 
 def test_without_a_sidecar_the_page_waits(site):

@@ -31,7 +31,7 @@ LIMITS = {
 
 
 def limited(location, rule, *lines, to="http://origin"):
-    """A location with a rate limit; calls are told apart by X-Key."""
+    """Build a location with a rate limit, whose key is the header X-Key."""
     lines = ("set $waitroom_limit_key $http_x_key;", "include waitroom/limit.conf;", *lines)
     lines = (f"set $waitroom_limit {rule};", *lines, f"proxy_pass {to};" if to else "")
     return "\n".join((f"location {location} {{", *lines, "}", ""))
@@ -84,7 +84,7 @@ _keys = itertools.count()
 
 @pytest.fixture
 def caller(site):
-    """Somebody with a key that no other test has."""
+    """Return a function that creates a visitor whose key no other test has."""
 
     def make(**headers) -> Visitor:
         return Visitor(site.url, {"X-Key": f"key-{next(_keys)}", **headers})
@@ -124,13 +124,13 @@ def test_so_many_calls_and_no_more(caller):
 
 
 def test_a_location_with_headers_of_its_own(caller):
-    """Says ours again by headers.conf."""
+    """A location with headers of its own sends ours as well, by headers.conf."""
     reply = caller().get("/own")
     assert (reply.headers["X-Own"], len(reply.all("RateLimit"))) == ("yes", 1)
 
 
 def test_the_refused_browser_gets_a_page(caller):
-    """That needs nothing else: no script, no file."""
+    """The page needs no script and no other file."""
     reply = caller().get("/none")
     assert (reply.status, reply.headers["Content-Type"]) == (429, "text/html; charset=utf-8")
     assert "Too many requests" in reply.text
@@ -187,7 +187,7 @@ def test_the_refused_program_gets_a_problem(caller, accept):
     ["", "ключ", "a b\tc", "a" * 300, "a" * 6000, "\x01\x7f", "%", '"', "\xff", "{}", "a\x0bb"],
 )
 def test_odd_keys(site, key):
-    """Are limited as all are, each by itself, and no error."""
+    """Each odd key has a limit of its own and causes no error."""
     visitor = Visitor(site.url, {"X-Key": key.encode().decode("latin-1")})
     statuses = [visitor.get("/api").status for _ in range(4)]
     # Those with control characters share one.
@@ -197,7 +197,7 @@ def test_odd_keys(site, key):
 
 
 def test_otherwise_the_address_is_the_key(site):
-    """Whatever the visitor says of keys."""
+    """Without a key the address counts, whatever headers the visitor sends."""
     statuses = [
         Visitor(site.url, {"X-Waitroom-Key": str(n), "X-Key": str(n)}).get("/address").status
         for n in range(4)
@@ -230,7 +230,7 @@ def test_what_would_be_too_late_is_refused(site, caller):
 
 
 def test_whoever_goes_away_gives_the_moment_back(site, caller):
-    """The next has it."""
+    """The moment of a caller who hangs up is free for the next caller."""
     visitor = caller()
     assert visitor.get("/slow").status == 200
     key = visitor.headers["X-Key"]
@@ -251,7 +251,7 @@ def test_an_unknown_limit_is_named(caller, path, name):
 
 
 def test_a_refusal_of_the_sites_own_stays(caller):
-    """403 is 403, of somebody who was let through."""
+    """A 403 of the site stays a 403."""
     reply = caller().get("/status/403")
     assert (reply.status, reply.all("Retry-After")) == (403, [])
 
@@ -267,7 +267,7 @@ def test_an_index_is_one_call(caller):
 
 
 def test_preflights_are_not_counted(caller):
-    """The call after it is."""
+    """Preflights are not counted. The calls after them are."""
     visitor = caller()
     asked = {
         "Access-Control-Request-Method": "PUT",
@@ -280,7 +280,7 @@ def test_preflights_are_not_counted(caller):
 
 
 def test_bodies(caller):
-    """Arrive whole, or not at all; the next request on the line is not taken for one."""
+    """A body arrives whole, or its request is refused."""
     visitor, body = caller(), b"b" * 900_000
     for _ in range(3):
         assert visitor.post("/api", body).json()["received"] == len(body)
@@ -302,7 +302,7 @@ def test_a_room_and_a_limit(site, caller):
 
 
 def test_the_store_is_away(site, caller):
-    """Each rule says what then; nobody waits for it, and nothing is an error."""
+    """Each rule sets what happens then. Nobody waits for Redis, and nothing is an error."""
     with site.redis.frozen():
         for _ in range(2):
             reply = caller().get("/many")
@@ -319,16 +319,12 @@ def test_the_store_is_away(site, caller):
 # Without a replica.
 
 
-@pytest.fixture(scope="module")
-def odd(stub):
-    """nginx before a stand-in for a replica."""
-    with Site(replicas=0, edges=(stub.address,), locations=LOCATIONS) as site:
-        yield site
+ODD_LOCATIONS = LOCATIONS
 
 
 @pytest.mark.parametrize("reply", [b"", make_reply(500), make_reply(502), make_reply(404)])
 def test_no_replica_answers(odd, stub, reply):
-    """The calls pass, or none does: $waitroom_limit_on_failure."""
+    """All calls pass, or none does, as $waitroom_limit_on_failure says."""
     stub.reply = reply
     assert Visitor(odd.url).get("/many").status == 200
     page = Visitor(odd.url).get("/refuses")
@@ -360,7 +356,7 @@ def test_a_held_request_is_waited_for():
 
 
 def test_what_reaches_a_replica(odd, stub):
-    """The rule and the key, and nothing else that a visitor says."""
+    """The replica gets the rule and the key, and nothing else that a visitor sends."""
     stub.reply, stub.asked[:] = make_reply(204, "X-Waitroom-State: admitted"), []
     headers = {"Cookie": "a=b", "X-Waitroom-Limit": "other", "X-Waitroom-Given": "many"}
     Visitor(odd.url, {**headers, "X-Key": "k", "User-Agent": "odd\x01"}).post("/many", b"12345")

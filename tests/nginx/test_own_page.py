@@ -9,19 +9,20 @@ import pytest
 
 from sidecar.gate.page.template import POLICY
 from sidecar.visitors.tokens import JOIN_FROM_S
-from tests.nginx.stub import Stub, make_reply
+from tests.nginx.stub import make_reply
 from tests.support.events import make_opening_event
 from tests.support.nginx_client import JSON, Visitor
 from tests.support.processes import wait_until
 from tests.support.site import ROOT, Site, gated
 
 CODES = (200, 202, 429, 503)
+ODD_LOCATIONS = gated("/")
 MESSAGE = 'Back <soon> & "well" \'\\'
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """The templates, so that a test may change them."""
+    """Copy the templates, so that a test can change them."""
     folder = tmp_path_factory.mktemp("own") / "templates"
     shutil.copytree(ROOT / "tests" / "support" / "templates", folder)
     return folder
@@ -219,11 +220,10 @@ def test_while_no_replica_answers_it_is_our_page(site):
 
 
 @pytest.mark.parametrize("page", [b"", make_reply(404), make_reply(500)])
-def test_while_a_page_cannot_be_made_it_is_ours(page):
+def test_while_a_page_cannot_be_made_it_is_ours(odd, stub, page):
     """Between the verdict and the page the replica is gone."""
     said = ("X-Waitroom-State: waiting", "X-Waitroom-Status: 202", 'X-Waitroom-Document: {"a": 1}')
-    with Stub() as stub, Site(replicas=0, edges=(stub.address,), locations=gated("/")) as site:
-        stub.reply, stub.replies = make_reply(401, *said), {"/page": page}
-        reply = Visitor(site.url).get("/a?b=1")
+    stub.reply, stub.replies = make_reply(401, *said), {"/page": page}
+    reply = Visitor(odd.url).get("/a?b=1")
     assert (reply.status, reply.waits, reply.data("next")) == (202, True, "/a?b=1")
     assert reply.all("Cache-Control") == ["no-store"]

@@ -7,7 +7,7 @@ import pytest
 from tests.nginx.stub import make_reply
 from tests.support.nginx_client import JSON, Visitor, room_cookies
 from tests.support.processes import wait_until
-from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, Site, gated
+from tests.support.site import ADMIN_TOKEN, BY_DEFAULT, gated
 
 LEASES = {
     "seat": {"term": 600, "message": "Seat {resource} is being looked at."},
@@ -20,7 +20,7 @@ IMAGE = {"Accept": "image/*", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "im
 
 
 def named(template, *lines, at="", what=r"\d+"):
-    """A location for each of the template's resources; their name is part of the address."""
+    """Build a location for a template's resources, whose names are a part of the path."""
     at = at or f"/{template}"
     return gated(f'~ "^{at}/(?<which>{what})"', *lines, room=f"{template}~$which")
 
@@ -106,7 +106,7 @@ def test_a_lease_ends_for_nginx_too(site, visit):
 
 
 def test_a_poll_is_never_answered_from_what_nginx_kept(visit):
-    """They say different times; some fall into one millisecond."""
+    """The documents have different times, although some are of the same millisecond."""
     holder, waiting = visit(), visit(Accept=JSON)
     assert holder.get("/seat/3").status == 200
     assert waiting.get("/seat/3").status == 503
@@ -136,7 +136,7 @@ def test_the_doors_of_a_seat(site, visit):
 
 
 def test_the_site_ends_a_lease(visit):
-    """By release.conf, whose page is answered as ever."""
+    """release.conf ends the lease, and the page itself is served as usual."""
     first, second = visit(), visit()
     assert first.get("/seat/5").status == 200
     assert second.get("/seat/5").waits
@@ -146,7 +146,7 @@ def test_the_site_ends_a_lease(visit):
 
 
 def test_the_site_knows_the_holder_by_a_growing_number(visit):
-    """The fencing number, with each request of theirs."""
+    """The site gets the holder's fencing number with each request."""
     fences = []
     for _ in range(2):
         visitor = visit()
@@ -262,14 +262,12 @@ def test_a_location_may_lead_on_to_a_seat(visit):
 # What a visitor may write into a name, where a location's expression lets them.
 
 
-@pytest.fixture(scope="module")
-def odd(stub):
-    """nginx before a stand-in for a replica. Some locations believe all that is in the address."""
-    locations = named("seat", "include waitroom/release.conf;", what="[^/]*")
-    locations += named("seat", "set $waitroom_mode redirect;", what="[^/]*", at="/elsewhere")
-    locations += gated("/two", room="shop2")
-    with Site(replicas=0, edges=(stub.address,), locations=locations) as site:
-        yield site
+#: Some locations believe all that is in the address.
+ODD_LOCATIONS = (
+    named("seat", "include waitroom/release.conf;", what="[^/]*")
+    + named("seat", "set $waitroom_mode redirect;", what="[^/]*", at="/elsewhere")
+    + gated("/two", room="shop2")
+)
 
 
 def test_a_room_gets_its_own_cookie_only(odd, stub):

@@ -24,7 +24,7 @@ ROOMS = {
 }
 #: Of a page that is open still; it takes no place of its own.
 ASSET = {"Accept": "*/*", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}
-LOCATIONS = "".join(gated(f"/{room}", room=room) for room in ROOMS)
+LOCATIONS = ODD_LOCATIONS = "".join(gated(f"/{room}", room=room) for room in ROOMS)
 
 
 @pytest.fixture(scope="module")
@@ -34,13 +34,6 @@ def site(stamps):
         with redis.Redis(unix_socket_path=str(site.redis_socket)) as store:
             for room in ROOMS:
                 store.hincrby(room_key(room, "stats"), "born", -600_000)
-        yield site
-
-
-@pytest.fixture(scope="module")
-def shielded(stub):
-    """nginx before a stand-in for a replica."""
-    with Site(replicas=0, edges=(stub.address,), locations=LOCATIONS) as site:
         yield site
 
 
@@ -227,32 +220,32 @@ def test_a_release_holds_against_kept_verdicts(site):
     assert first.get("/one", headers=ASSET).waits
 
 
-def test_a_flood_stops_at_nginx(shielded, stub):
+def test_a_flood_stops_at_nginx(odd, stub):
     """While the shield is up, all newcomers get the page by one or two checks a second."""
     stub.reply = make_reply(401, "X-Waitroom-State: not_queued", "X-Accel-Expires: 1")
     stub.asked.clear()
     began = time.monotonic()
     for _ in range(200):
-        assert Visitor(shielded.url).get("/full").waits
+        assert Visitor(odd.url).get("/full").waits
     assert len(stub.asked) <= 2 + (time.monotonic() - began)
 
 
-def test_the_flood_does_not_touch_others(shielded, stub):
+def test_the_flood_does_not_touch_others(odd, stub):
     """Whoever has a cookie, and preflights, are asked about; the other room as well."""
     stub.reply = make_reply(401, "X-Waitroom-State: not_queued", "X-Accel-Expires: 1")
-    Visitor(shielded.url).get("/full")
+    Visitor(odd.url).get("/full")
     stub.reply = make_reply(204, "X-Waitroom-State: admitted")
-    with_cookie = Visitor(shielded.url, cookies={"waitroom_full": signed_ticket("full")})
+    with_cookie = Visitor(odd.url, cookies={"waitroom_full": signed_ticket("full")})
     assert with_cookie.get("/full").status == 200
-    assert Visitor(shielded.url).get("/other").status == 200
+    assert Visitor(odd.url).get("/other").status == 200
     asked = {"Access-Control-Request-Method": "PUT", "Origin": "https://app.example"}
-    preflight = Visitor(shielded.url, asked)
+    preflight = Visitor(odd.url, asked)
     assert preflight.send("OPTIONS", "/full").status == 200
 
 
-def test_a_replaced_verdict_is_seen_though_its_file_is_open(shielded, stub):
+def test_a_replaced_verdict_is_seen_though_its_file_is_open(odd, stub):
     """A new verdict counts at once, although nginx holds the old file open."""
-    visitor = Visitor(shielded.url, {"Accept": HTML, "Cookie": "waitroom_open=b"})
+    visitor = Visitor(odd.url, {"Accept": HTML, "Cookie": "waitroom_open=b"})
     for status, waits in [(204, False), (401, True)] * 3:
         stub.reply = make_reply(status, "X-Waitroom-State: waiting", "X-Accel-Expires: 1")
         wait_until(lambda waits=waits: visitor.get("/open").waits is waits, "the new verdict")
@@ -273,11 +266,11 @@ def test_a_replaced_verdict_is_seen_though_its_file_is_open(shielded, stub):
     ids=["with a cookie", "nothing said", "Cache-Control", "Expires", "not to be kept"],
 )
 @pytest.mark.parametrize("status", [204, 401, 403])
-def test_what_is_never_kept(shielded, stub, status, headers):
+def test_what_is_never_kept(odd, stub, status, headers):
     """A verdict with a cookie, and any that does not ask for it by X-Accel-Expires."""
     stub.reply = make_reply(status, "X-Waitroom-State: waiting", *headers)
     stub.asked.clear()
-    visitor = Visitor(shielded.url, {"Accept": HTML})
+    visitor = Visitor(odd.url, {"Accept": HTML})
     for _ in range(3):
         visitor.get("/open", headers={"Cookie": "waitroom_open=a"})
     assert len(stub.asked) == 3
