@@ -41,7 +41,7 @@ def of(*languages: str) -> pytest.MarkDecorator:
 
 @pytest.fixture(scope="module")
 def installation_of():
-    """Of a block's page, until the next page is asked for."""
+    """Return a function that gives a page's installation, which is kept until the next page."""
     with ExitStack() as stack:
         kept: dict[str, Installation] = {}
 
@@ -76,7 +76,7 @@ def prefix(tmp_path_factory):
 
 @of("nginx")
 def test_nginx_takes_it(block, prefix):
-    """At the level where it belongs, with the includes; `after`: with the block before it."""
+    """nginx accepts the block at its level, with the includes, and `after` with the block before."""
     before = ""
     if block.words == "after":
         same = [one for one in blocks_of(ROOT / block.page) if one.language == "nginx"]
@@ -87,7 +87,7 @@ def test_nginx_takes_it(block, prefix):
 @pytest.mark.full
 @of("sh", "python", "text")
 def test_commands_and_programs_run(block, installation_of):
-    """One after the other, as on the page; `output` is of the command before."""
+    """The blocks run in the page's order. `output` is the output of the command before it."""
     installation = installation_of(block.page)
     if block.language == "sh":
         assert installation.shell(block) == ""
@@ -103,7 +103,7 @@ SHELL = [block for block in EVERY if block.language == "sh"]
 
 @pytest.mark.parametrize("block", SHELL, ids=str)
 def test_the_shell_and_our_command_take_the_lines(block, monkeypatch):
-    """Also those that are not run: no command or option of ours that is not there."""
+    """Every command and option of ours on the pages exists, also in blocks that are not run."""
     monkeypatch.setattr(click.File, "convert", lambda _self, name, *_: name)  # no file is there
     done = subprocess.run(
         ["bash", "-n", "-c", block.text], capture_output=True, text=True, check=False, timeout=20
@@ -114,7 +114,7 @@ def test_the_shell_and_our_command_take_the_lines(block, monkeypatch):
 
 
 def commands_in(text: str) -> list[list[str]]:
-    """The arguments of each call of our command; not what has its name: a package, a group."""
+    """Return the arguments of each call of our command. A package of its name is no call."""
     found = []
     for line in re.findall(r".*\bwaitroom .*", strip_shell(text)):
         part: list[str] = []
@@ -136,7 +136,7 @@ def is_call(words: list[str], at: int) -> bool:
 
 
 def parse(words: list[str]) -> None:
-    """As far as click takes them, which runs nothing."""
+    """Parse a command's arguments by click, without running the command."""
     command: click.Command = main
     context = command.make_context("waitroom", words)
     while isinstance(command, click.Group):

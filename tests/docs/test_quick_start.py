@@ -27,7 +27,7 @@ READY = (
 
 
 def script(folder: Path) -> str:
-    """The blocks of the quick start as one script, which ends at the first command that fails."""
+    """Return the quick start's blocks as one script, which ends at the first command that fails."""
     text = PAGE.read_text()
     first, last = (
         text[: text.index(heading)].count("\n") for heading in ("## Quick start", "## The API")

@@ -46,8 +46,8 @@ def worker(master: int) -> int:
 
 
 def count(site, path: str, log: Path, kind=PICTURE, **given: str) -> float:
-    """System calls for a request, of a visitor who has just been let in: the median, since a
-    verdict holds for a second, and on a busy machine some requests ask anew."""
+    """Return nginx's median number of system calls for a request of a visitor inside. On a busy
+    machine some requests find an expired verdict, and so ask a replica again."""
     visitor = Visitor(site.url)
     for _ in range(3):  # the pass, the stamp, and what is kept
         assert visitor.get("/").status == 200
@@ -77,7 +77,7 @@ def count(site, path: str, log: Path, kind=PICTURE, **given: str) -> float:
 
 
 def test_a_visitor_inside_costs_few_calls(site, stamps, tmp_path):
-    """Asked beside a location without a room, whose calls are the site's and the client's."""
+    """Compared to a location without a room, whose calls are those for the site and the client."""
     wait_until(lambda: Visitor(site.url).get("/").status == 200, "the site")
     plain = count(site, "/plain", tmp_path / "plain")
     inside = count(site, "/picture", tmp_path / "inside")
@@ -86,8 +86,8 @@ def test_a_visitor_inside_costs_few_calls(site, stamps, tmp_path):
 
 
 def test_a_page_leaves_no_file(site, stamps, tmp_path):
-    """Of a visitor who shows the stamp before, and gets the next: nobody would read what nginx
-    keeps of that."""
+    """A verdict with a new stamp is not cached if the visitor sent the stamp before, because nobody
+    would read the file."""
     if not stamps:
         pytest.skip("without stamps nginx keeps the verdict")
     plain = count(site, "/plain", tmp_path / "plain")

@@ -27,12 +27,12 @@ Headers = Iterator[dict[str, str]]
 
 @pytest.fixture
 async def site(replica):
-    """One slot that is taken."""
+    """Return a replica whose room has one slot."""
     return await replica(total_active_users=1)
 
 
 async def ask(site: Replica, path: str, headers: Headers, times: int) -> None:
-    """On one connection, from a thread of its own, which the profiler does not see."""
+    """Send requests on one connection, from another thread, which the profiler does not see."""
 
     def send() -> None:
         connection = http.client.HTTPConnection("127.0.0.1", site.edge.port, timeout=10)
@@ -47,7 +47,7 @@ async def ask(site: Replica, path: str, headers: Headers, times: int) -> None:
 
 
 async def calls(site: Replica, path: str, headers: Headers) -> float:
-    """Calls for one request: of many in a row without those of one, the least of some tries."""
+    """Return the number of calls per request, the lowest of three tries."""
     return min([await _calls(site, path, headers) for _ in range(3)])
 
 
@@ -76,7 +76,7 @@ def status_of(site: Replica) -> str:
 
 @pytest.fixture
 async def tickets(site):
-    """The headers of others who wait, one after the other; each has been told to ask by now."""
+    """Return the headers of waiting visitors, whose next polls are all due."""
     await site.enters()
     cookies = [cookie_of(await site.check()) for _ in range(POLLS)]
     for cookie in cookies:
@@ -86,13 +86,13 @@ async def tickets(site):
 
 
 async def test_a_poll(site, tickets):
-    """Of somebody who waits, whose ticket was seen before, when they were told to ask."""
+    """A visitor polls when told to, with a ticket that the replica has seen before."""
     found = await calls(site, status_of(site), iter(tickets))
     assert found <= POLL, found
 
 
 async def test_a_join(site):
-    """Of a newcomer, into a full room."""
+    """A newcomer joins the queue of a full room."""
     await site.check()
     newcomer = {"X-Waitroom-Room": site.room.name, **HTML}
     found = await calls(site, "/check", repeat(newcomer))
@@ -100,7 +100,7 @@ async def test_a_join(site):
 
 
 async def test_a_verdict(site):
-    """About a pass that is not due for renewal: Redis is not asked."""
+    """A pass that is not due for renewal is checked without Redis."""
     inside = cookie_of(await site.check())
     headers = {"X-Waitroom-Room": site.room.name, "Cookie": inside, **HTML}
     found = await calls(site, "/check", repeat(headers))

@@ -29,7 +29,7 @@ class Redis:
         return {name.removeprefix("cmdstat_"): each["calls"] for name, each in found.items()}
 
     async def count(self, asked) -> tuple[int, int]:
-        """Scripts that were sent meanwhile, and what they called."""
+        """Await `asked`. Return the numbers of scripts sent meanwhile, and of their commands."""
         before = await self._calls()
         await asked
         after = await self._calls()
@@ -54,7 +54,7 @@ def redis(client):
 
 @pytest.fixture
 def store(client, turn):
-    """A plain room with so many slots; Redis is asked for the time by a replica's own clock."""
+    """Return a function that creates the store of a plain room with a number of slots."""
 
     def make(slots: int) -> RoomStore:
         settings = without_outages(RoomSettings(total_active_users=slots))
@@ -66,7 +66,7 @@ def store(client, turn):
 
 
 async def arrive(store, number: int) -> list[Ticket]:
-    """So many, in a queue; those who have a slot are left out."""
+    """Let visitors arrive. Return the tickets of those who have to wait."""
     visitors = [new_visitor() for _ in range(number)]
     standings = await asyncio.gather(*(store.enter(visitor) for visitor in visitors))
     return [
@@ -77,7 +77,7 @@ async def arrive(store, number: int) -> list[Ticket]:
 
 
 async def test_a_poll(store, redis, turn):
-    """Of somebody who waits and asks when they were told to."""
+    """A waiting visitor polls when told to."""
     full = store(1)
     tickets = await arrive(full, 10)
     turn.forward(20)
@@ -88,7 +88,7 @@ async def test_a_poll(store, redis, turn):
 
 
 async def test_polls_together(store, redis, turn):
-    """64 at once are one script, whose fixed part is theirs together."""
+    """64 polls at once are one script, and share its fixed costs."""
     full = store(1)
     tickets = await arrive(full, 1 + TOGETHER)
     turn.forward(20)

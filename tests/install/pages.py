@@ -7,7 +7,7 @@ from tests.install.compose import ROOT
 
 
 def block_after(words: str, page: str = "README.md") -> str:
-    """The first lines of a page, to be typed, after these words."""
+    """Return the first shell block of a page after these words."""
     text = (ROOT / page).read_text()
     found = re.search(r"```sh\n(.*?) *```", text[text.index(words) :], re.DOTALL)
     assert found
@@ -15,7 +15,7 @@ def block_after(words: str, page: str = "README.md") -> str:
 
 
 def blocks_of(page: str, heading: str) -> list[str]:
-    """The blocks to be typed below a heading of a page, up to the next heading of its level."""
+    """Return the shell blocks below a heading of a page, up to the next heading of its level."""
     text = (ROOT / page).read_text()
     level = heading.split(maxsplit=1)[0]
     section = re.split(rf"^{level} ", text[text.index(f"\n{heading}\n") + len(heading) :],

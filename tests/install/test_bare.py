@@ -88,7 +88,7 @@ def test_run_and_test_from_nothing(suite, tmp_path):
 
 
 def make_root(suite: str, root: Path) -> None:
-    """A root of the distribution with a clone at /waitroom."""
+    """Create a root of the distribution with a clone at /waitroom."""
     subprocess.run([ROOT / "scripts/install-packages", "bare"], check=True, timeout=300)
     keys = Path("/usr/share/keyrings/ubuntu-archive-keyring.gpg")
     of_ubuntu = ["--components=main,universe", *([] if keys.exists() else ["--no-check-gpg"])]

@@ -65,7 +65,7 @@ EVERYTHING: dict[str, Any] = {
 
 
 def merged(values: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """As helm merges: tables by their keys, all else is replaced."""
+    """Merge values as helm does: tables by their keys. All other values are replaced."""
     result = deepcopy(values)
     for name, value in over.items():
         both = isinstance(value, dict) and isinstance(result.get(name), dict)
@@ -91,7 +91,7 @@ def renderer(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def render(renderer):
-    """The documents of the chart with these values over its own."""
+    """Return a function that renders the chart with values over its own. It returns documents."""
 
     def render(over: dict[str, Any], release: str = "waitroom") -> list[dict[str, Any]]:
         chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
@@ -124,7 +124,7 @@ def find(documents: list[dict[str, Any]], kind: str, ending: str = "") -> dict[s
 
 
 def settings_in(documents: list[dict[str, Any]]) -> str:
-    """The file waitroom.toml of the ConfigMap that has it."""
+    """Return the file waitroom.toml in the ConfigMaps, which must be the same in all."""
     datas = [document["data"] for document in documents if document["kind"] == "ConfigMap"]
     (toml,) = {data["waitroom.toml"] for data in datas if "waitroom.toml" in data}
     return str(toml)

@@ -28,7 +28,7 @@ def fetch(url: str, cookie: str = "") -> tuple[int, str, str]:
 
 
 def first_status(url: str, demo: Process) -> int:
-    """Of the first response, whoever gives it."""
+    """Return the status of the first response, whichever server sends it."""
     found: list[int] = []
 
     def ask() -> bool:

@@ -20,7 +20,7 @@ STRAY = re.compile(r"(^|/)(__pycache__|tests|demo|docs|\.\w)|\.(pyc|orig|rej|tom
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory):
-    """The server's wheel and the client's, built from what the image's build has and no more."""
+    """Build the wheels of server and client from the files that the image's build copies."""
     folder = tmp_path_factory.mktemp("wheel")
     copy_image_files(folder / "source")
     done = subprocess.run(
@@ -35,7 +35,7 @@ def wheels(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def installed(wheels, tmp_path_factory):
-    """The wheels' files, unpacked: packages far from the checkout."""
+    """Unpack the wheels into a folder outside of the checkout."""
     folder = tmp_path_factory.mktemp("installed")
     for wheel in wheels:
         with zipfile.ZipFile(wheel) as archive:

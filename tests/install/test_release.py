@@ -41,7 +41,7 @@ def python(*words: object, **options: object) -> str:
 
 @pytest.fixture(scope="module")
 def released(tmp_path_factory):
-    """A folder with two wheels and the two sdists that they were made from."""
+    """Build both sdists and the wheels from them. Return their folder."""
     folder = tmp_path_factory.mktemp("dist")
     for source in (ROOT, ROOT / "client"):
         python("build", "--outdir", folder, source)
@@ -50,7 +50,7 @@ def released(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def requirements(released):
-    """The other projects that both wheels need, with the lower bound of each."""
+    """Return the version bounds of the other projects that the wheels need, by name."""
     lines = []
     for wheel in released.glob("*.whl"):
         with ZipFile(wheel) as archive:
@@ -97,7 +97,7 @@ def test_each_requirement_has_bounds(requirements):
 
 @pytest.fixture(scope="module", params=["lowest", "newest"])
 def installed(request, released, requirements, tmp_path_factory):
-    """An environment with the wheel and what it needs, and nothing else."""
+    """Create an environment with the wheel and its requirements, and nothing else."""
     folder = tmp_path_factory.mktemp(request.param)
     venv.create(folder, with_pip=False, symlinks=True)  # an interpreter is none of our size
     pins = [

@@ -33,7 +33,7 @@ RUNNER = "waitroom-jobs.service"
 
 
 def unit(name: str = "waitroom@.service", instance: str = "1") -> list[tuple[str, str]]:
-    """Directives of a unit and their values, in order, its specifiers replaced."""
+    """Return a unit's directives and values in order, with the specifiers replaced."""
     text = (UNITS / name).read_text()
     text = text.replace("%i", instance).replace("%d", "/run/credentials")
     return re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE)
@@ -54,7 +54,7 @@ def environment(instance: str = "1") -> dict[str, str]:
 
 
 def credentials() -> dict[str, str]:
-    """Name and file of each."""
+    """Return the file of each credential by name."""
     return dict(value.split(":", 1) for name, value in unit() if name == "LoadCredential")
 
 
@@ -66,7 +66,7 @@ def stack():
 
 @pytest.fixture
 def settings(tmp_path):
-    """Loads what a replica would: the page's file, the unit's variables, secrets made here."""
+    """Return a function that loads an instance's settings, from the page's file and the unit."""
     (toml,) = re.findall(r"<<'END'\n(.*?)^ *END$", PAGE, re.DOTALL | re.MULTILINE)
     (tmp_path / "waitroom.toml").write_text(toml)
     for name in credentials():
@@ -84,7 +84,7 @@ def settings(tmp_path):
 
 @pytest.fixture
 def units(tmp_path):
-    """The units with a program that is there, in a folder."""
+    """Copy the units, and replace their program by the one of this environment."""
     folder = tmp_path / "units"
     shutil.copytree(UNITS, folder)
     for file in (folder / "waitroom@.service", folder / RUNNER):

@@ -15,7 +15,7 @@ from tests.support.processes import Process, wait_until
 
 @pytest.fixture
 def others(monkeypatch):
-    """Others use so many cores from now on, by a clock that says a second more at each look."""
+    """Return a function that sets how many cores others use. Each look at the clock is a second."""
 
     def use(cores: float) -> None:
         seconds = itertools.count()

@@ -23,7 +23,7 @@ def site():
 
 
 def run(site: Site, *arguments: str, **options: object) -> tuple[int, str, dict]:
-    """Locust's exit status, output and report."""
+    """Run Locust. Return its exit status, output and report."""
     report = site.folder / "load.json"
     report.unlink(missing_ok=True)
     values = {

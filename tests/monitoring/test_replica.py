@@ -20,7 +20,7 @@ GONE_WITH_THE_STORE = {
 
 @pytest.fixture
 async def site(replica):
-    """One slot, taken; one visitor waits, and came a minute ago."""
+    """Return a replica with one slot, which is taken. Another visitor has waited for a minute."""
     site = await replica(total_active_users=1, max_waiting=1, session_duration=600)
     site.inside = await site.enters()
     site.waits = cookie_of(await site.check())

@@ -69,12 +69,12 @@ def site():
 
 
 def at(site, address: str, **headers) -> Visitor:
-    """Somebody whom the balancer says to come from that address."""
+    """Create a visitor whose address is set by the balancer."""
     return Visitor(site.url, {"Host": "balanced", "X-Test-Address": address, **headers})
 
 
 def raw(site, text: bytes, *, source: str = "127.0.0.1", patience_s: float = 10) -> bytes:
-    """What comes back for these bytes, until nginx closes the connection or is silent."""
+    """Send bytes. Return what comes back until nginx closes the connection or is silent."""
     with socket.create_connection(
         ("127.0.0.1", site.port), timeout=patience_s, source_address=(source, 0)
     ) as connection:
@@ -146,7 +146,7 @@ def _cookie(visitor: Visitor, room: str) -> str:
 
 
 def take(visitors: list[Visitor], room: str) -> list[str]:
-    """What each is told."""
+    """Let visitors request a page. Return whether each is inside, or the state they are told."""
     replies = [visitor.get(f"/{room}/", headers={"Accept": JSON}) for visitor in visitors]
     return ["inside" if reply.status == 200 else reply.json()["state"] for reply in replies]
 
@@ -176,7 +176,7 @@ def test_an_address_has_so_many_places(site, room, hoarder, neighbour):
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "distrusts"])
 def test_a_forged_address_is_no_other_address(site, host):
-    """Headers change nothing, in any number and order."""
+    """No header changes the address, and neither do several at once."""
     room = "forged"
     if not site.count_visitors(room):
         assert take([Visitor(site.url)] * 1, room) == ["inside"]

@@ -29,7 +29,7 @@ SITE = {"rooms": ROOMS, "locations": LOCATIONS}
 
 
 def no_store(reply):
-    """Whether no cache may keep it, by the one line that says so."""
+    """Return True if a response has one Cache-Control line, no-store, and no Expires."""
     return reply.all("Cache-Control") == ["no-store"] and reply.headers["Expires"] is None
 
 
@@ -223,7 +223,7 @@ def test_the_calendar_never_leads_off_the_site(site, following):
 
 
 def lands_on(site, reply) -> bool:
-    """Whether a browser stays on the site; browsers take \\ for /, and drop tabs."""
+    """Return True if a browser stays on the site. Browsers read \\ as /, and drop tabs."""
     location = reply.headers["Location"]
     assert "a=b" not in reply.headers.get("Set-Cookie", "")
     seen = re.sub(r"[\t\r\n]", "", location).replace("\\", "/")

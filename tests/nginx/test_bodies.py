@@ -35,7 +35,7 @@ SITE = {
 
 @pytest.fixture
 def inside(site):
-    """A visitor with a pass."""
+    """Create a visitor with a pass."""
     visitor = Visitor(site.url)
     assert visitor.get("/").status == 200
     return visitor

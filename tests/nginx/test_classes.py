@@ -53,7 +53,7 @@ SITE = {
 
 @pytest.fixture
 def heard(site):
-    """What the sidecar heard last of a request's class; None: nothing."""
+    """Return a function that sends a request and returns the class that the sidecar got."""
     relay = site.relays[0]
 
     def heard(method: str, path: str, headers: dict[str, str]) -> str | None:

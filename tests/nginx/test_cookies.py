@@ -161,7 +161,7 @@ def test_the_application_can_be_spared_our_cookies(site, sent, seen):
 
 
 def shuffled(draw: random.Random) -> list[str]:
-    """Up to forty cookies in any order, some of them ours, as odd as a header may have them."""
+    """Return up to forty odd cookies in random order, some of them ours."""
     theirs = ("a=1", "b=2", "", " ", 'c="x', "a=waitroom_open", "xwaitroom_open=3", "waitroom")
     ours = ("waitroom_open=x", "waitroom_x=", "waitroom_seat=y~z", "waitroom_", " waitroom_b=2 ")
     share = draw.random()

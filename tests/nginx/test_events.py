@@ -23,7 +23,7 @@ ROOMS = {
 
 
 class Stream:
-    """What a browser's EventSource gets."""
+    """The stream of events that a browser's EventSource gets."""
 
     def __init__(self, site: Site, room: str, visitor: Visitor) -> None:
         self._connection = HTTPConnection("127.0.0.1", site.port, timeout=20)
@@ -33,7 +33,7 @@ class Stream:
         self.response = self._connection.getresponse()
 
     def next(self) -> tuple[str, dict]:
-        """The next event; an empty kind at the end."""
+        """Return the next event. Its kind is empty at the end of the stream."""
         kind = ""
         while line := self.response.readline().decode():
             name, _, value = line.strip().partition(": ")
@@ -49,7 +49,7 @@ class Stream:
 
 
 def waiting(site: Site, room: str) -> Visitor:
-    """Somebody who stands in line."""
+    """Create a visitor who waits in the queue."""
     visitor = Visitor(site.url)
     assert visitor.get(f"/{room}/").waits
     return visitor
@@ -71,7 +71,7 @@ SITE = {
 
 @pytest.fixture(scope="module")
 def silent(site):
-    """Opened before the other tests, so that none waits for it."""
+    """Open a stream before the other tests, so that none of them has to wait for it."""
     stream = Stream(site, "slow", waiting(site, "slow"))
     yield stream
     stream.close()

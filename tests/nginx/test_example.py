@@ -77,7 +77,7 @@ server {
 
 @pytest.fixture
 def check(tmp_path):
-    """Asks nginx whether it would start with these lines at http level; what it says."""
+    """Return a function that runs `nginx -t` with lines at http level, and returns its output."""
 
     def ask(lines: str, *, is_right: bool = True) -> str:
         copy_includes(tmp_path)

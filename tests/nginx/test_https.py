@@ -37,7 +37,7 @@ def site(tmp_path_factory, port):
 
 @pytest.fixture
 def curl(site, port, tmp_path):
-    """A visitor by HTTPS: status, headers, body."""
+    """Return a function that requests a page by HTTPS, and returns status, headers and body."""
 
     def ask(path, *options, version="--http2"):
         command = ["curl", "-sk", version, "-D", "-", "-H", "Accept: text/html", *options]

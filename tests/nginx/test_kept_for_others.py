@@ -65,7 +65,7 @@ def site(stamps):
 
 
 def come(site, room, path="/", headers=None):
-    """Somebody without a cookie asks for a page."""
+    """Request a page without a cookie."""
     return Visitor(site.url, {"Host": f"{room}.test"}).get(path, headers=headers)
 
 
@@ -90,7 +90,7 @@ def raise_shield(site, room, headers=None) -> None:
 
 
 def browser(room: str, *, is_wanted_outside: bool) -> dict[str, str]:
-    """A browser that the room is rolled out to, or is not."""
+    """Return the headers of a browser to which the room is rolled out, or is not."""
     settings = RoomSettings(total_active_users=0, rollout_percent=50)
     for number in count():
         name = f"Mozilla/5.0 {number}"

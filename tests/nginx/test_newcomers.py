@@ -28,7 +28,7 @@ INTERNAL_REDIRECTS = {
 
 
 def all_ways(room: str) -> str:
-    """Locations that send a request on to another one with the same room."""
+    """Build locations that redirect a request internally to another one with the same room."""
     return (
         gated(f"/{room}/", room=room)
         + gated(f"/{room}/index/", "root $site_files;", room=room, to="")

@@ -38,7 +38,7 @@ SITE = {"rooms": ROOMS, "locations": "".join(gated(f"/{room}/", room=room) for r
 
 
 def refresh(reply):
-    """Seconds and address of the page's <meta> refresh, which is for those without script."""
+    """Return seconds and address of the page's <meta> refresh, which works without scripts."""
     inside = re.search(r"<noscript>(.*?)</noscript>", reply.text, re.DOTALL)
     assert inside
     found = re.search(r'http-equiv="refresh" content="(\d+); url=([^"]*)"', inside[1])

@@ -28,7 +28,7 @@ JOB = "abcdefghijklmnopqrstu_"
 
 
 def guarded(location, target, *lines, to="http://origin"):
-    """A location that is called with permits."""
+    """Build a location that is called with permits."""
     lines = (f"set $waitroom_target {target};", "include waitroom/permit.conf;", *lines)
     return "\n".join(
         (f"location {location} {{", *lines, f"proxy_pass {to};" if to else "", "}", "")
@@ -57,7 +57,7 @@ LOCATIONS = (
 
 @pytest.fixture(scope="module")
 def odd(stub):
-    """nginx before a stand-in for a replica."""
+    """Start nginx before a stub in place of a replica."""
     with Site(replicas=0, edges=(stub.address,), locations=LOCATIONS) as site:
         (site.folder / "index").mkdir()
         (site.folder / "index" / "page.html").write_text("an index")
@@ -79,7 +79,7 @@ def seen(site: Site, path: str) -> int:
 
 
 def test_what_reaches_a_replica(odd, stub):
-    """The target and the permit, and nothing else that a caller says."""
+    """The replica gets the target and the permit, and nothing else that a caller sends."""
     stub.reply, stub.asked[:] = passing(), []
     headers = {"Cookie": "a=b", "X-Waitroom-Target": "other", "X-Waitroom-Given": JOB}
     headers |= {"X-Waitroom-Request": "mine", "X-Request-ID": "mine", "User-Agent": "odd\x01"}
@@ -98,7 +98,7 @@ def test_what_reaches_a_replica(odd, stub):
      ("a;b", "garbled"), ('"', "garbled"), ("a" * 512, "a" * 512)],
 )  # fmt: skip
 def test_what_can_be_no_permit(odd, stub, permit, told):
-    """Is not passed on; that there was something is."""
+    """nginx passes on `garbled` in place of text that cannot be a permit."""
     stub.reply, stub.asked[:] = refusing("forged"), []
     said = permit.encode().decode("latin-1") if permit else permit
     Visitor(odd.url, {PERMIT: said}).get("/images/")
@@ -108,7 +108,7 @@ def test_what_can_be_no_permit(odd, stub, permit, told):
 
 
 def test_each_request_has_a_name_of_its_own(odd, stub):
-    """The same when nginx asks again, because a replica did not answer."""
+    """Each request has its own name, which stays the same when nginx asks another replica."""
     stub.reply, stub.asked[:] = b"", []
     for _ in range(2):
         assert Visitor(odd.url, {PERMIT: "x"}).get("/images/").status == 503
@@ -133,7 +133,7 @@ def test_what_the_application_learns(odd, stub):
 @pytest.mark.parametrize("accept", [HTML, JSON, "*/*", None])
 @pytest.mark.parametrize("reason", ["none", "forged", "expired", "used", "over"])
 def test_the_refused_get_a_problem(odd, stub, reason, accept):
-    """RFC 9457, with the reason; it is not kept, and the site is not asked."""
+    """They get a problem document with the reason. It is not cached, and the site is not asked."""
     stub.reply, before = refusing(reason), seen(odd, "/images/refused")
     reply = Visitor(odd.url, {"Accept": accept, PERMIT: "x"}).get("/images/refused")
     assert (reply.status, reply.headers["Content-Type"]) == (403, "application/problem+json")
@@ -175,7 +175,7 @@ def test_an_unknown_target_is_named(odd, stub, path):
 
 
 def test_the_sites_own_answer(odd, stub):
-    """In place of ours, by an error_page of the location."""
+    """An error_page of the location replaces our response."""
     stub.reply = refusing("used")
     reply = Visitor(odd.url, {PERMIT: "x"}).get("/own/")
     assert (reply.status, reply.text) == (402, "used")
@@ -193,7 +193,7 @@ def test_others_who_refuse(odd, stub):
 
 
 def test_preflights_need_a_permit(odd, stub):
-    """What they reach is the application, which may take any method for a call."""
+    """A preflight would reach the application, which may take any method for a call."""
     stub.reply = refusing("none")
     asked = {"Access-Control-Request-Method": "PUT", "Origin": "https://app.example"}
     assert Visitor(odd.url).send("OPTIONS", "/images/", headers=asked).status == 403
@@ -201,7 +201,7 @@ def test_preflights_need_a_permit(odd, stub):
 
 @pytest.mark.parametrize("path", ["/index/", "/broken/"])
 def test_what_is_redirected_within_is_one_call(odd, stub, path):
-    """nginx checks again, and sends the job that it got."""
+    """After an internal redirect nginx checks again, and sends the id of the job that it got."""
     stub.reply, stub.asked[:] = passing(), []
     assert Visitor(odd.url, {PERMIT: "x"}).get(path).status == 200
     given = [f"X-Waitroom-Given: {JOB}" in asked.split("\r\n") for asked in stub.asked]
@@ -209,7 +209,7 @@ def test_what_is_redirected_within_is_one_call(odd, stub, path):
 
 
 def test_refused_bodies(odd, stub):
-    """The next request on the line is not taken for one."""
+    """A refused request with a large body gets 403, with a length or in chunks."""
     stub.reply = refusing("none")
     visitor = Visitor(odd.url)
     assert visitor.post("/images/", b"b" * 900_000).status == 403
@@ -255,7 +255,7 @@ def ask(site: Site, method: str, path: str, body: Any = None) -> tuple[int, Any]
 
 
 def submit(site: Site, target: str) -> str:
-    """A job that waits for permission, or has it already; its id."""
+    """Submit an online job. Return its id."""
     status, job = ask(site, "POST", "/v1/jobs", {"target": target, "kind": "online"})
     assert status == 202, job
     return job["id"]
@@ -266,27 +266,27 @@ def look(site: Site, job: str, *, wait: int = 0) -> dict[str, Any]:
 
 
 def permit_of(site: Site, job: str) -> str:
-    """When it is called."""
+    """Wait until a job is called. Return its permit."""
     found = look(site, job, wait=15)
     assert found["state"] == "called", found
     return found["permit"]
 
 
 def end_of(site: Site, job: str) -> str:
-    """How it ended."""
+    """Wait until a job has ended. Return its state."""
     wait_until(lambda: look(site, job)["ended_at"], "the end of the job")
     return look(site, job)["state"]
 
 
 def call(site: Site, path: str, permit: str | None) -> tuple[int, str | None]:
-    """The status, and why it was refused."""
+    """Call a location with a permit. Return the status, and the reason if it is 403."""
     reply = Visitor(site.url, {PERMIT: permit}).get(path)
     return reply.status, reply.json()["reason"] if reply.status == 403 else None
 
 
 @contextmanager
 def calling(site: Site, permit: str):
-    """A call that was let through and goes on; `finish` ends it."""
+    """Start a call that goes on until `finish` is called, or until the block ends."""
     with socket.create_connection(("127.0.0.1", site.port), timeout=20) as connection:
         connection.sendall(SLOW % permit.encode())
         wait_until(lambda: call(site, "/videos/", permit)[1] == "used", "the call's beginning")
@@ -299,13 +299,13 @@ def calling(site: Site, permit: str):
 
 
 def made(target: str, job: str, *, fence: int = 1, keys: str = SECRET, lives_s: float = 60) -> str:
-    """A permit that nobody was given."""
+    """Sign a permit that was given to nobody."""
     permits = Permits(target, [keys], StoreClock())
     return permits.write(job, fence, round((time.time() + lives_s) * 1000))
 
 
 def test_nobody_passes_without_the_right_permit(site):
-    """And nothing of theirs reaches the site; then the right one passes, once."""
+    """Nothing of theirs reaches the site. The right permit then passes once."""
     job = submit(site, "images")
     permit = permit_of(site, job)
     real = Permits("images", [SECRET], StoreClock()).verify(permit)
@@ -345,7 +345,7 @@ def test_nobody_passes_without_the_right_permit(site):
 
 
 def test_racers_with_one_permit(site):
-    """Of 20 at once, one passes."""
+    """Of 20 calls at the same time, one passes."""
     job = submit(site, "many")
     permit = permit_of(site, job)
     with ThreadPoolExecutor(20) as pool:
@@ -355,7 +355,7 @@ def test_racers_with_one_permit(site):
 
 
 def test_what_nginx_was_told_is_told_again(site):
-    """For the permit that it was told of, also when that has expired by now; for no other."""
+    """The job's id is confirmed for its own permit alone, even after that has expired."""
     edge = Visitor(site.edges[0], {"X-Waitroom-Target": "images", "X-Waitroom-Given": JOB})
     for permit, status in (
         (made("images", JOB), 204),
@@ -372,7 +372,7 @@ def test_what_nginx_was_told_is_told_again(site):
 
 
 def test_the_end_of_a_call_frees_its_slot(site):
-    """For the next, who was waiting; not sooner."""
+    """The slot is free for the next job when the call ends, and not sooner."""
     first, second = submit(site, "videos"), submit(site, "videos")
     with calling(site, permit_of(site, first)) as running:
         assert look(site, first)["state"] == "processing"
@@ -385,7 +385,7 @@ def test_the_end_of_a_call_frees_its_slot(site):
 
 
 def test_a_caller_who_goes_away(site):
-    """Has no answer: nginx reports a 4xx, so the job has failed, and its slot is free."""
+    """A caller who hangs up: nginx reports a 4xx, so the job fails and its slot is free."""
     first, second = submit(site, "videos"), submit(site, "videos")
     with calling(site, permit_of(site, first)):
         pass
@@ -467,7 +467,7 @@ def test_what_nginx_writes_is_read(line, ended):
 
 
 class Ends:
-    """Stands for the jobs of a replica: what was ended."""
+    """A replica's jobs, which record the calls that were ended."""
 
     def __init__(self, *errors: Exception) -> None:
         self.permits = Permits("images", [SECRET], StoreClock())
@@ -540,7 +540,7 @@ async def test_an_end_is_tried_again(tmp_path, monkeypatch):
 
 
 async def test_what_is_too_much_is_let_go(tmp_path, monkeypatch, capsys):
-    """The newest, with one warning; the others end."""
+    """If too many reports wait, the newest are dropped with one warning."""
     monkeypatch.setattr(done_log, "MAX_WAITING_REPORTS", 3)
     monkeypatch.setattr(done_log, "MAX_PARALLEL_REPORTS", 1)
     ends = Ends()
@@ -571,7 +571,7 @@ async def test_replicas_share_an_address():
 
 @pytest.mark.parametrize("address", ["192.0.2.1:1", "unix:/nowhere/done"])
 async def test_an_address_that_cannot_be_listened_on(address):
-    """Is a problem of the settings, and is named."""
+    """It is reported as a problem of the settings."""
     with pytest.raises(InputError, match="done_listen: cannot listen on"):
         async with listen(address, Ends()):
             pass

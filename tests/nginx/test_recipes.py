@@ -23,7 +23,7 @@ SITES = {
 
 
 def lines_of(name: str) -> str:
-    """The page's first nginx lines, with this test's ports and addresses."""
+    """Return the first nginx lines of a page, with this test's ports and addresses."""
     found, *_ = re.findall(r"```nginx\n(.*?)```", (FOLDER / f"{name}.md").read_text(), re.DOTALL)
     found = re.sub(r"listen 80;", "listen 127.0.0.1:@port@;", found)
     return found.replace("127.0.0.1:9000", "127.0.0.1:@origin@")

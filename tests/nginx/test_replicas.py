@@ -24,7 +24,7 @@ SITE = {
 
 @pytest.fixture
 def asked(site):
-    """Asks so many times, and says how many requests came to each replica."""
+    """Return a function that sends requests and counts those that reach each replica."""
 
     def ask(path: str, cookie: str = "", times: int = 12) -> list[int]:
         for relay in site.relays:

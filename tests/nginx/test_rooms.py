@@ -95,7 +95,7 @@ def test_a_release_frees_the_slot(site):
 
 
 def until_mirrored(visitor, path, headers, method="GET"):
-    """The response's bytes, once nginx has hung up: then the mirrored request is over too."""
+    """Return the response after nginx closed the connection, when the mirrored request is over."""
     cookies = "; ".join(f"{name}={value}" for name, value in visitor.cookies.items())
     lines = {"Host": "shop", "Connection": "close", "Cookie": cookies, **headers}
     head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
@@ -172,7 +172,7 @@ def test_who_may_leave_for_a_visitor(site, headers, status):
 
 
 def test_a_release_is_the_sites_doing(site):
-    """It is told apart from a visitor who leaves by the page's button."""
+    """A release has another event than a visitor who leaves by the page's button."""
     for path, how in (("/released/done", "released"), ("/_waitroom/released/leave", "left")):
         visitor = Visitor(site.url)
         assert visitor.get("/released/").status == 200
@@ -181,7 +181,7 @@ def test_a_release_is_the_sites_doing(site):
 
 
 def events(site, room):
-    """Why visitors went."""
+    """Return all values in the events of a room, among them why visitors left."""
     with redis.Redis(unix_socket_path=str(site.redis_socket), decode_responses=True) as store:
         entries = store.xrange(room_key(room, "events"))
     return [value for _, fields in entries for value in fields.values()]

@@ -40,14 +40,14 @@ def room(site):
 
 
 def joins(visitor, join_url):
-    """As soon as it is worth something; the status."""
+    """Join as soon as a join URL is valid. Return the status document."""
     time.sleep(JOIN_FROM_S)
     return visitor.post(join_url, headers={"Accept": JSON}).json()
 
 
 def contents(site, room) -> dict[bytes, int]:
-    """How many members each key of the store has; but for other rooms', and the replicas' own
-    housekeeping."""
+    """Return the number of members of each key in Redis, except those of other rooms and those
+    with which replicas keep house."""
     sizes = {b"hash": "hlen", b"zset": "zcard", b"stream": "xlen", b"string": "strlen"}
     with redis.Redis(unix_socket_path=str(site.redis_socket)) as store:
         return {
@@ -59,7 +59,7 @@ def contents(site, room) -> dict[bytes, int]:
 
 
 async def flood(url: str) -> Counter[int]:
-    """Cookie-less visitors, 50 at a time; how often they got each status."""
+    """Send visitors without cookies, 50 at a time. Return how often they got each status."""
     end, seen = time.monotonic() + FLOOD_S, Counter()
 
     async def come(session):
@@ -75,7 +75,7 @@ async def flood(url: str) -> Counter[int]:
 
 
 def raise_shield(site, room) -> None:
-    """Until no replica gives a place any more."""
+    """Send newcomers until no replica gives a place any more."""
     unplaced = 0
     for _ in range(50 * ABOVE):
         visitor = Visitor(site.url, NAVIGATION)

@@ -64,7 +64,7 @@ def stamps_of(reply):
 
 
 def forged(room, **options):
-    """A stamp with another character at its beginning."""
+    """Create a stamp, and change its first character."""
     value = stamp(room, **options)
     return ("x" if value[0] != "x" else "y") + value[1:]
 

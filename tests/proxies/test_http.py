@@ -154,7 +154,7 @@ def test_a_websocket_passes(site, one_free):
 
 
 async def echo(site, cookie: str) -> str:
-    """What the site's WebSocket says, or the status of its refusal."""
+    """Return what the site's WebSocket echoes, or the status with which it is refused."""
     async with aiohttp.ClientSession(headers={"Cookie": cookie}) as session:
         try:
             async with session.ws_connect(f"{site.url}/ws") as socket:

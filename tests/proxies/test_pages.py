@@ -18,7 +18,7 @@ ASKED_ABOUT = {
 
 
 def documents(page: str) -> list:
-    """What is in the page's yaml blocks."""
+    """Return the documents in the YAML blocks of a page."""
     text = (ROOT / "docs" / page).read_text()
     return [each for _, block in BLOCK.findall(text) for each in yaml.safe_load_all(block)]
 
