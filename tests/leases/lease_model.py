@@ -12,14 +12,7 @@ from sidecar.leases.model import LeaseOutcome
 from sidecar.leases.redis_keys import lease_key, resource_key
 from sidecar.leases.settings import LeaseSettings
 
-GRANTED, WAITING, GONE, FULL, STALE, NOT_RENEWED = (
-    LeaseOutcome.GRANTED,
-    LeaseOutcome.WAITING,
-    LeaseOutcome.GONE,
-    LeaseOutcome.FULL,
-    LeaseOutcome.STALE,
-    LeaseOutcome.NOT_RENEWED,
-)
+GRANTED, WAITING, GONE, FULL, STALE, NOT_RENEWED = LeaseOutcome
 #: The longest time until the next heartbeat, unless the settings fix the interval.
 LONGEST_REFRESH_MS = 30_000
 #: How many holders behind the head are told to poll when a slot is free, each a few ms later.

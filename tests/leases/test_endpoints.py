@@ -13,6 +13,7 @@ from sidecar.leases.metrics import LeaseMetrics
 from sidecar.leases.schemas import LETTERS
 from sidecar.leases.service import LEASES
 from sidecar.leases.store import LeaseStore
+from tests.support.receiver import until
 from tests.support.replica import ADMIN_TOKEN, SERVICE_TOKEN
 
 NO_HOLDER = f"holder: {LETTERS}"
@@ -37,13 +38,6 @@ async def release(site, holder: str, *, token: str = SERVICE_TOKEN, **query: obj
     document = await site.fetch("DELETE", path, token=token)
     assert document.keys() == {"released"}
     return document["released"]
-
-
-async def errors(site, method: str, path: str, body=None, **more) -> list[str]:
-    answer = await site.ask(method, path, body, **more)
-    document = await answer.json(content_type=None)
-    assert (answer.status, document["title"]) == (422, "The request is not allowed"), document
-    return document["errors"]
 
 
 def counts(site) -> dict[tuple[str, str], float]:
@@ -245,7 +239,7 @@ async def test_a_search(service):
     assert ([each["name"] for each in page["resources"]], page["next"]) == (["2"], None)
     (few, *_) = (await site.fetch("GET", "/leases/{name}?holders=0"))["resources"]
     assert (few["holders"], few["held"]) == ([], 1)
-    (said,) = await errors(site, "GET", "/leases/{name}?find=a%20b")
+    (said,) = await site.errors("GET", "/leases/{name}?find=a%20b")
     assert said.startswith("find: ")
 
 
@@ -279,15 +273,15 @@ async def test_names_that_are_not_allowed(service):
     """A wrong resource or holder is named, with what is allowed."""
     site = await service(lease={"term": "1m"})
     both = [f"{NO_RESOURCE} (got '-17')", f"{NO_HOLDER} (got 'a b')"]
-    assert await errors(site, "POST", "/leases/{name}/-17", {"holder": "a b"}) == both
+    assert await site.errors("POST", "/leases/{name}/-17", {"holder": "a b"}) == both
     for name in ("%00", "%FF", "a%2Fb", "a~b", "a%20b", "%C3%A4", "a" * 129, "17%0A"):
         path = f"/leases/{{name}}/{name}"
         for method, body in (("GET", None), ("POST", {"holder": "a"}), ("DELETE", None),
                              ("PUT", {"holder": "a", "fence": 1})):  # fmt: skip
-            (said,) = await errors(site, method, f"{path}?holder=a", body)
+            (said,) = await site.errors(method, f"{path}?holder=a", body)
             assert said.startswith(NO_RESOURCE), (method, name)
     for holder in ("a b", "ä", "\x00", "\ud800", "a" * 129, "a\n", "a~b"):
-        (said,) = await errors(site, "POST", SEAT, {"holder": holder})
+        (said,) = await site.errors("POST", SEAT, {"holder": holder})
         assert said.startswith(NO_HOLDER), holder
     # What is odd, and allowed.
     for name in ("A.b_c-d:e@f+g", "0", "a" * 128):
@@ -312,13 +306,13 @@ async def test_bodies_that_are_not_allowed(service):
     """Each fault of a body is named, and nothing is granted."""
     site = await service(lease={"term": "1m"})
     for what, (body, said) in BAD_BODIES.items():
-        assert await errors(site, "POST", SEAT, body) == said, what
+        assert await site.errors("POST", SEAT, body) == said, what
     for raw in (b"", b"{", b"\xff", b"[" * 9999):
         answer = await site.ask("POST", SEAT, data=raw)
         said = (answer.status, (await answer.json(content_type=None))["code"])
         assert said == (400, "unreadable_body"), raw
-    assert await errors(site, "PUT", SEAT, {"holder": "a"}) == ["fence: is needed"]
-    assert await errors(site, "PUT", SEAT, {"holder": "a", "fence": "1"}) == [
+    assert await site.errors("PUT", SEAT, {"holder": "a"}) == ["fence: is needed"]
+    assert await site.errors("PUT", SEAT, {"holder": "a", "fence": "1"}) == [
         f"fence: {WHOLE} (got '1')"
     ]
     assert (await site.fetch("GET", "/leases/{name}"))["count"] == 0
@@ -331,15 +325,15 @@ async def test_queries_that_are_not_allowed(service):
     site = await service(lease={"term": "1m"})
     for method in ("GET", "DELETE"):
         for query in ("", "?Holder=a"):
-            assert await errors(site, method, SEAT + query) == ["holder: is needed, in the query"]
-        assert await errors(site, method, f"{SEAT}?holder=") == [f"{NO_HOLDER} (got '')"]
+            assert await site.errors(method, SEAT + query) == ["holder: is needed, in the query"]
+        assert await site.errors(method, f"{SEAT}?holder=") == [f"{NO_HOLDER} (got '')"]
     for fence in ("", "x", "-1", "1.5", "%D9%A1", "9" * 16, "9" * 5000):
-        (said,) = await errors(site, "DELETE", f"{SEAT}?holder=a&fence={fence}")
+        (said,) = await site.errors("DELETE", f"{SEAT}?holder=a&fence={fence}")
         assert said.startswith(f"fence: {WHOLE} (got "), fence
     for limit in ("0", "1001", "-1"):
-        said = await errors(site, "GET", f"/leases/{{name}}?limit={limit}")
+        said = await site.errors("GET", f"/leases/{{name}}?limit={limit}")
         assert said == [f"limit: a whole number from 1 to 1000 (got '{limit}')"]
-    assert await errors(site, "GET", "/leases/{name}?after=%00") == [
+    assert await site.errors("GET", "/leases/{name}?after=%00") == [
         "after: the name of a resource (got '\\x00')"
     ]
 
@@ -355,7 +349,7 @@ async def test_while_the_store_is_away(service, tmp_path):
         answer = await site.ask(method, path, body)
         assert (answer.status, answer.headers["Retry-After"]) == (503, str(STORE_RETRY_S)), path
     assert counts(site) == {}
-    assert await errors(site, "POST", SEAT, {})
+    assert await site.errors("POST", SEAT, {})
 
 
 TEXTS = ["", "a", "b", "a b", "\x00", "ä", "\ud800", "{", "~", "x" * 200]
@@ -433,7 +427,7 @@ async def test_the_operator_releases_anybodys(service):
     # A program that says another owner is not asked.
     await site.fetch("POST", SEAT, {"holder": "a"}, token=SHOP)
     assert not await release(site, "a", owner="shop", token=PRESS)
-    (said,) = await errors(site, "DELETE", f"{path}&owner=a%20b", token=ADMIN_TOKEN)
+    (said,) = await site.errors("DELETE", f"{path}&owner=a%20b", token=ADMIN_TOKEN)
     assert said.startswith("owner: the name of a token")
 
 
@@ -447,16 +441,10 @@ def hold(site, holder: str, *, method: str = "GET", wait: object = 60, status: i
     return asyncio.create_task(site.fetch(method, SEAT + query, body, status=status))
 
 
-async def until(condition) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 async def are_open(site, number: int) -> None:
     """Wait until so many requests are kept open, and have been answered by Redis once."""
     polls = site.ops.server.app[LONG_POLLS]
-    await until(lambda: len(polls) == number)
+    await until(lambda: len(polls) == number, "the requests")
     await look(site, "nobody")
 
 
@@ -532,7 +520,9 @@ async def test_a_heartbeat_is_sent_for_a_held_request(service):
     for _ in range(4):
         site.turn.forward(4)
         sent = counts(site).get(("look", "waiting"), 0)
-        await until(lambda sent=sent: counts(site).get(("look", "waiting"), 0) > sent + 1)
+        await until(
+            lambda sent=sent: counts(site).get(("look", "waiting"), 0) > sent + 1, "two heartbeats"
+        )
     assert not held.done()
     template = site.ops.server.app[LEASES].get(site.name)
     await template.store.sweep()
@@ -546,16 +536,7 @@ async def test_who_is_gone_takes_no_lease(service):
     """The client of a held request disconnected: the called holder's reservation stays."""
     site = await service(lease={"term": "1h", "heartbeat_interval": "60s"})
     await take(site, "anna")
-    server, text = site.ops.server, b'{"holder": "ben"}'
-    _, writer = await asyncio.open_connection(server.host, server.port)
-    writer.write(
-        f"POST /v1/leases/{site.name}/17?wait=60 HTTP/1.1\r\nHost: a\r\n"
-        f"Authorization: Bearer {SERVICE_TOKEN}\r\nContent-Length: {len(text)}\r\n\r\n".encode()
-        + text
-    )
-    await are_open(site, 1)
-    writer.close()
-    await until(lambda: len(server.app[LONG_POLLS]) == 0)
+    await site.hang_up(f"{SEAT}?wait=60", {"holder": "ben"})
     assert await release(site, "anna")
     shown = await site.fetch("GET", f"{SEAT}/queue")
     assert [(each["holder"], each["fence"]) for each in shown["holders"]] == [("ben", None)]
@@ -578,5 +559,5 @@ async def test_a_replica_that_stops_holds_no_holder(service):
 async def test_a_wait_that_is_none(service, wait):
     site = await service(lease={"term": "1h"})
     told = f"wait: seconds from 0 to 60, such as 20 or 0.5 (got {wait!r})"
-    assert await errors(site, "GET", f"{SEAT}?holder=ben&wait={wait}") == [told]
-    assert await errors(site, "POST", f"{SEAT}?wait={wait}", {"holder": "ben"}) == [told]
+    assert await site.errors("GET", f"{SEAT}?holder=ben&wait={wait}") == [told]
+    assert await site.errors("POST", f"{SEAT}?wait={wait}", {"holder": "ben"}) == [told]

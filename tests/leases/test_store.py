@@ -16,14 +16,7 @@ from sidecar.storage.redis.scripts import Observer
 from tests.support.processes import free_port
 from tests.support.rooms import new_room_name
 
-GRANTED, WAITING, GONE, FULL, STALE, NOT_RENEWED = (
-    LeaseOutcome.GRANTED,
-    LeaseOutcome.WAITING,
-    LeaseOutcome.GONE,
-    LeaseOutcome.FULL,
-    LeaseOutcome.STALE,
-    LeaseOutcome.NOT_RENEWED,
-)
+GRANTED, WAITING, GONE, FULL, STALE, NOT_RENEWED = LeaseOutcome
 
 
 @pytest.fixture

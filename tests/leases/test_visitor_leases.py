@@ -6,21 +6,14 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient
 
-from sidecar.app.routes import Services, create_edge_app
-from sidecar.http.metrics import METRICS, Metrics
+from sidecar.http.metrics import METRICS
 from sidecar.kit.clock import iso
-from sidecar.kit.share import find_share
-from sidecar.leases.metrics import LeaseMetrics
 from sidecar.leases.redis_keys import lease_key
-from sidecar.leases.service import TemplateLeases
-from sidecar.leases.settings import LeaseSettings
+from sidecar.leases.service import LEASES, TemplateLeases
 from sidecar.leases.store import LeaseStore
-from sidecar.leases.visitor_leases import Resources
-from sidecar.rooms.service import WaitingRooms
-from sidecar.storage.redis.connect import close, connect
 from sidecar.visitors.tokens import Tokens
-from tests.support.replica import HTML, KEYS, FollowingClock, Jar, cookie_of
-from tests.support.rooms import RedisTime, new_room_name
+from tests.support.replica import HTML, KEYS, cookie_of
+from tests.support.rooms import FollowingClock, RedisTime
 
 
 @dataclass
@@ -40,26 +33,18 @@ class Seats:
         method = "GET" if door == "status" else "POST"
         return await self.edge.request(method, path, headers={"Cookie": cookie} if cookie else {})
 
+    async def empty_redis(self) -> None:
+        redis = self.template.store._redis
+        await redis.delete(*await redis.keys(lease_key(self.template.name, "*")))
+
 
 @pytest.fixture
-async def seats(redis_socket, aiohttp_client, turn):
-    redis = connect(f"unix://{redis_socket}", timeout_s=5)
-
+def seats(service):
     async def make(name: str = "", **settings: Any) -> Seats:
-        file = LeaseSettings(**{"term": 60, **settings})
-        name, metrics, clock = name or new_room_name(), Metrics(), FollowingClock(turn)
-        store = LeaseStore(redis, name, settings=file, clock=clock, now_ms=turn)
-        template = TemplateLeases(name, file, store, clock, metrics.of(LeaseMetrics))
-        resources = Resources([template], KEYS)
-        services = Services(rooms=WaitingRooms([]), metrics=metrics, resources=resources)
-        edge = await aiohttp_client(
-            create_edge_app(services, find_share("static")), cookie_jar=Jar()
-        )
-        return Seats(edge, template, turn)
+        site = await service(lease={"term": 60, **settings}, name=name)
+        return Seats(site.edge, site.ops.app[LEASES].get(site.name), site.turn)
 
-    make.redis = redis
-    yield make
-    await close(redis)
+    return make
 
 
 async def test_a_lease_ends_to_the_millisecond(seats):
@@ -132,17 +117,14 @@ async def test_a_place_comes_back_in_its_own_line_only(seats):
     early = cookie_of(await site.check(seat="A"))
     site.turn.forward(1)
     late = cookie_of(await site.check(seat="B"))
-    name = site.template.name
-    keys = await seats.redis.keys(f"waitroom:{{lease:{name}}}:*")
-    await seats.redis.delete(*keys)
+    await site.empty_redis()
     site.turn.forward(1)
     assert (await (await site.ask("status", late, seat="B")).json())["state"] == "waiting"
     await site.ask("join", early, seat="B")
     [resource] = await site.template.store.list()
     assert (resource.name, resource.waiting) == ("B", 2)
-    orders = await seats.redis.zrange(f"waitroom:{{lease:{name}}}:line:B", 0, -1)
-    visitors = [text.decode() for text in orders]
-    assert visitors[0] == late.partition("~")[2].partition("~")[0]
+    resource = await site.template.store.show("B", limit=1)
+    assert resource.queue[0].holder == late.partition("~")[2].partition("~")[0]
 
 
 async def test_only_resources_that_there_are(seats):
@@ -250,16 +232,13 @@ async def test_a_rooms_cookie_of_the_same_name_is_none(seats):
 async def test_places_come_back_to_a_store_that_was_emptied(seats):
     """After Redis was emptied open pages get their places back, in order. Nobody is let in until
     all old terms are over."""
-    name = new_room_name()
-    site = await seats(name, heartbeat_interval=5)
+    site = await seats(heartbeat_interval=5)
     holder = cookie_of(await site.check())
     second, third = cookie_of(await site.check()), cookie_of(await site.check())
     site.turn.forward(1)
-    keys = [key async for key in seats.redis.scan_iter(f"*{{lease:{name}}}*")]
-    assert lease_key(name, "state").encode() in [bytes(key) for key in keys]
-    await seats.redis.delete(*keys)
+    await site.empty_redis()
     # Another replica, which was not there before, learns of it by the cookies.
-    site = await seats(name, heartbeat_interval=5)
+    site = await seats(site.template.name, heartbeat_interval=5)
     site.turn.forward(1)
     told = await (await site.ask("status", third)).json()
     assert (told["state"], told["position"], told["paused"]) == ("waiting", None, True)

@@ -1,7 +1,6 @@
 """The endpoints of limits for programs, and who may use the service API."""
 
 import asyncio
-import json
 import random
 import time
 from urllib.parse import unquote
@@ -17,6 +16,7 @@ from sidecar.limits.schemas import PERMIT_HINT
 from sidecar.limits.service import LIMITS
 from sidecar.limits.settings import MAX_COST, MAX_LIMIT
 from tests.support.limits import WINDOWS
+from tests.support.receiver import until
 from tests.support.replica import ADMIN_TOKEN, SERVICE_TOKEN
 
 KEYED = "{biz}:{channel}"
@@ -27,13 +27,14 @@ PACED = {"algorithm": "leaky_bucket", "limit": 1, "window": "1m", "on_exceed": "
 #: A jump of the turned clock into the next window is a whole window.
 FIXED = {"algorithm": "fixed_window", "limit": 2, "window": "10s"}
 
+ACQUIRE = "/limits/{name}/acquire"
 #: The members in which a look and a call agree.
 SAID = ("outcome", "allowed", "wait_seconds", "at")
 
 
 async def acquire(site, body=None, *, status=200, **named):
     """Acquire. Return the document and headers of the response."""
-    answer = await site.ask("POST", "/limits/{name}/acquire", named if body is None else body)
+    answer = await site.ask("POST", ACQUIRE, named if body is None else body)
     document = await answer.json(content_type=None)
     assert answer.status == status, document
     return document, answer.headers
@@ -44,21 +45,6 @@ async def released(site, permit, **call) -> bool:
     document = await site.fetch("POST", "/limits/{name}/release", {"permit": permit, **call})
     assert document.keys() == {"released"}
     return document["released"]
-
-
-async def errors(site, path, body=None, *, method="POST", **more) -> list[str]:
-    """Send a request that is not allowed. Return its errors."""
-    answer = await site.ask(method, path, body, **more)
-    document = await answer.json(content_type=None)
-    assert (answer.status, document["title"]) == (422, "The request is not allowed"), document
-    return document["errors"]
-
-
-async def until(true, what: str) -> None:
-    end = time.monotonic() + 10
-    while not true():
-        assert time.monotonic() < end, f"{what} did not come"
-        await asyncio.sleep(0.01)
 
 
 def given_back(site) -> float:
@@ -181,7 +167,7 @@ async def test_who_is_refused_is_not_told_of_another_moment(service, settings):
     site = await service(limit={**settings, "limit": 5})
     for _ in range(7):
         site.turn.forward(0.3)
-        answer = await site.ask("POST", "/limits/{name}/acquire", {})
+        answer = await site.ask("POST", ACQUIRE, {})
     assert answer.status == 429
     retry = int(answer.headers["Retry-After"])
     assert answer.headers["RateLimit"] == f'"{site.name}";r=0;t={retry}'
@@ -284,10 +270,10 @@ async def test_calls_that_are_not_allowed(service):
     site = await service(limit={**FIXED, "key": KEYED})
     for what, (members, said) in BAD_CALLS.items():
         named = {} if {"fields", "key"} & members.keys() else {"fields": FIELDS}
-        assert await errors(site, "/limits/{name}/acquire", {**named, **members}) == said, what
+        assert await site.errors("POST", ACQUIRE, {**named, **members}) == said, what
     # In a list each error begins with the number of the call.
     calls = [{"fields": FIELDS}, {"key": "a", "cost": 0}, 7]
-    assert await errors(site, "/limits/{name}/acquire", calls) == [
+    assert await site.errors("POST", ACQUIRE, calls) == [
         "1: cost: a whole number from 1 to 1000 (got 0)", "2: a call is a JSON object",
     ]  # fmt: skip
     assert (await acquire(site, fields=FIELDS))[0]["remaining"] == 1
@@ -297,27 +283,27 @@ async def test_a_call_of_a_limit_without_fields_needs_no_body(service):
     """A call without a body has no fields; a limit with fields names the missing ones."""
     site = await service(limit=FIXED)
     for raw, left in ((b"", 1), (b" \n", 0)):
-        answer = await site.ask("POST", "/limits/{name}/acquire", data=raw)
+        answer = await site.ask("POST", ACQUIRE, data=raw)
         assert (answer.status, (await answer.json())["remaining"]) == (200, left)
     site = await service(limit={**FIXED, "key": KEYED})
-    said = await errors(site, "/limits/{name}/acquire", data=b"")
+    said = await site.errors("POST", ACQUIRE, data=b"")
     assert said == [f"{name}: is needed, a part of the key {KEYED}" for name in FIELDS]
 
 
 async def test_bodies_that_are_none(service):
     """Bodies that are no JSON, of another charset, of no or too many calls, or too large."""
     site = await service(limit=FIXED)
-    path = "/limits/{name}/acquire"
+    path = ACQUIRE
     for raw in (b"{", b"nonsense", b"\xff\xfe", b"[" * 9999):
         answer = await site.ask("POST", path, data=raw)
         said = (answer.status, (await answer.json(content_type=None))["code"])
         assert said == (400, "unreadable_body"), raw
-    said = await errors(site, path, data=b'{"cost": %s}' % (b"9" * 5000))
+    said = await site.errors("POST", path, data=b'{"cost": %s}' % (b"9" * 5000))
     assert said == ["the body has a whole number of more than 4300 digits"]
     for raw in (b"null", b"7", b'"a"'):
-        assert await errors(site, path, data=raw) == ["a call is a JSON object"]
-    assert await errors(site, path, []) == ["a list has 1 to 1000 calls (got 0)"]
-    assert await errors(site, path, [{}] * 1001) == ["a list has 1 to 1000 calls (got 1001)"]
+        assert await site.errors("POST", path, data=raw) == ["a call is a JSON object"]
+    assert await site.errors("POST", path, []) == ["a list has 1 to 1000 calls (got 0)"]
+    assert await site.errors("POST", path, [{}] * 1001) == ["a list has 1 to 1000 calls (got 1001)"]
     answer = await site.ask("POST", path, data=b" " * 262_145)
     assert answer.status == 413
     # A list of the longest calls fits.
@@ -352,7 +338,7 @@ async def test_a_look_takes_nothing(service):
         ("key=a&biz=b&channel=c", "key: is no part of the key (biz, channel)"),
         ("key=a%20b", f"{KEY} (got 'a b')"),
     ):
-        assert said in await errors(site, f"/limits/{{name}}?{query}", method="GET"), query
+        assert said in await site.errors("GET", f"/limits/{{name}}?{query}"), query
     assert outcomes(site) == {"granted": 1}
 
 
@@ -411,7 +397,7 @@ async def test_a_permit_is_given_back(service):
         ({"permit": "1~a"}, ["biz: is needed, a part of the key {biz}"]),
         ([], ["the body must be a JSON object"]),
     ):  # fmt: skip
-        assert await errors(site, "/limits/{name}/release", bad) == said
+        assert await site.errors("POST", "/limits/{name}/release", bad) == said
 
 
 async def test_a_keys_limit_is_changed(service):
@@ -528,7 +514,7 @@ async def test_keys_that_are_counted(service, monkeypatch):
         pages += 1
     assert found == {"all:of:it", "some", "few", *more}
     assert pages > 1
-    assert await errors(site, "/limits/{name}/counts?after=x", method="GET") == [
+    assert await site.errors("GET", "/limits/{name}/counts?after=x") == [
         "after: the `next` of the page before (got 'x')"
     ]
 
@@ -538,16 +524,16 @@ async def test_values_that_are_not_allowed(service):
     site = await service(limit={**FIXED, "key": "{biz}"})
     allowed = f"limit: a whole number from 0 to {MAX_LIMIT}, or -1 for no limit"
     for value in (None, True, "5", 1.5, -2, MAX_LIMIT + 1, 10**400):
-        said = await errors(site, "/limits/{name}/values/a", {"limit": value}, method="PUT")
+        said = await site.errors("PUT", "/limits/{name}/values/a", {"limit": value})
         assert said == [f"{allowed} (got {str(value)[:40]})" if value != "5" else
                         f"{allowed} (got '5')"], value  # fmt: skip
-    said = await errors(site, "/limits/{name}/values/a", {"limits": 5}, method="PUT")
+    said = await site.errors("PUT", "/limits/{name}/values/a", {"limits": 5})
     assert said == ["limits: unknown member; did you mean limit?", "limit: is needed"]
     for key in ("a%20b", "%00", "%C3%A4", "k" * 257):
-        said = await errors(site, f"/limits/{{name}}/values/{key}", {"limit": 1}, method="PUT")
+        said = await site.errors("PUT", f"/limits/{{name}}/values/{key}", {"limit": 1})
         assert said == [f"{KEY} (got {unquote(key)[:40]!r})"], key
     for method, body in (("PUT", {"limit": 1}), ("DELETE", None)):
-        said = await errors(site, "/limits/{name}/values/", body, method=method)
+        said = await site.errors(method, "/limits/{name}/values/", body)
         assert said == ["biz: is needed, a part of the key {biz}"]
 
 
@@ -556,8 +542,7 @@ async def test_values_that_are_not_allowed(service):
 
 def holding(site, query="?wait=60", **body):
     """Start a call whose response is held."""
-    path = f"/limits/{{name}}/acquire{query}"
-    return asyncio.create_task(site.ask("POST", path, body))
+    return asyncio.create_task(site.ask("POST", ACQUIRE + query, body))
 
 
 async def test_an_answer_is_held_until_its_moment(service):
@@ -579,10 +564,10 @@ async def test_an_answer_is_held_until_its_moment(service):
 async def test_what_can_be_held(service):
     """`wait` is whole seconds, 0 to 60, and not for a list."""
     site = await service(limit=PACED)
-    path = "/limits/{name}/acquire?wait="
-    assert await errors(site, path + "1", [{}]) == ["wait: for one call, not for a list"]
+    path = ACQUIRE + "?wait="
+    assert await site.errors("POST", path + "1", [{}]) == ["wait: for one call, not for a list"]
     for text in ("61", "-1", "1.5", "true"):
-        said = await errors(site, path + text, {})
+        said = await site.errors("POST", path + text, {})
         assert said == [f"wait: whole seconds from 0 to 60 (got '{text}')"]
     await site.fetch("POST", path + "0", {})
     assert (await site.fetch("POST", path + "0", {}))["wait_seconds"] == 60
@@ -599,48 +584,29 @@ async def test_an_answer_is_held_no_longer_than_was_asked_for(service):
     assert given_back(site) == 0
 
 
-async def hangs_up(site, body: dict[str, object], *, query: str = "?wait=60") -> None:
-    """Ask as a client that disconnects while its response is held."""
-    server = site.ops.server
-    _, writer = await asyncio.open_connection(server.host, server.port)
-    text = json.dumps(body).encode()
-    writer.write(
-        f"POST /v1/limits/{site.name}/acquire{query} HTTP/1.1\r\nHost: a\r\n"
-        f"Authorization: Bearer {SERVICE_TOKEN}\r\nContent-Length: {len(text)}\r\n\r\n".encode()
-        + text
-    )
-    polls = server.app[LONG_POLLS]
-    await until(lambda: len(polls) == 1, "the call")
-    writer.close()
-    await until(lambda: len(polls) == 0, "its end")
-
-
-async def test_who_goes_away_gives_the_moment_back(service):
-    """The moment of a client that disconnects goes to the next call."""
+@pytest.mark.parametrize(("id_", "wait_s"), [("", 60), ("order-17", 120)])
+async def test_who_goes_away_gives_the_moment_back(service, id_, wait_s):
+    """The moment of a client that disconnects goes to the next call. A call with an id keeps its
+    moment, because its client may reconnect."""
     site = await service(limit=PACED)
     await acquire(site, {})
-    await hangs_up(site, {})
-    await until(lambda: given_back(site) == 1, "the moment")
-    assert (await acquire(site, {}))[0]["wait_seconds"] == 60
-
-
-async def test_who_goes_away_with_an_id_keeps_the_moment(service):
-    """A call with an id keeps its moment, because its client may reconnect."""
-    site = await service(limit=PACED)
-    await acquire(site, {})
-    await hangs_up(site, {"id": "order-17"})
-    assert (await acquire(site, id="order-17"))[0]["wait_seconds"] == 60
-    assert (await acquire(site, {}))[0]["wait_seconds"] == 120
-    assert given_back(site) == 0
+    named = {"id": id_} if id_ else {}
+    await site.hang_up(ACQUIRE + "?wait=60", named)
+    if id_:
+        assert (await acquire(site, named))[0]["wait_seconds"] == 60
+    else:
+        await until(lambda: given_back(site) == 1, "the moment")
+    assert (await acquire(site, {}))[0]["wait_seconds"] == wait_s
+    assert given_back(site) == (not id_)
 
 
 @pytest.mark.parametrize("header", ["order-17", '"order-17"'])
 async def test_the_header_is_the_id_of_a_call(service, header):
     """A retry counts once, whether its id comes in Idempotency-Key, in the body, or in both."""
     site = await service(limit=FIXED)
-    path, headers = "/limits/{name}/acquire", {"Idempotency-Key": header}
+    headers = {"Idempotency-Key": header}
     for body in (None, {}, {"fields": {}}, {"id": "order-17"}):
-        answer = await site.ask("POST", path, body, headers=headers)
+        answer = await site.ask("POST", ACQUIRE, body, headers=headers)
         assert (await answer.json())["remaining"] == 1
     assert (await acquire(site, id="order-17"))[0]["remaining"] == 1
     assert (await acquire(site, {}))[0]["remaining"] == 0
@@ -658,7 +624,7 @@ async def test_a_header_that_cannot_be_meant_is_refused(service, header, body, p
     """And nothing is counted."""
     site = await service(limit=FIXED)
     headers = {"Idempotency-Key": header}
-    answer = await site.ask("POST", "/limits/{name}/acquire", body, headers=headers)
+    answer = await site.ask("POST", ACQUIRE, body, headers=headers)
     assert (answer.status, (await answer.json(content_type=None))["errors"]) == (422, [problem])
     assert (await acquire(site, {}))[0]["remaining"] == 1
 
@@ -723,7 +689,7 @@ async def test_while_the_store_is_away(service, tmp_path, says, status):
     away = f"unix://{tmp_path}/nobody.sock"
     site = await service(limit={**FIXED, "on_store_failure": says}, store=away)
     for _ in range(3):
-        answer = await site.ask("POST", "/limits/{name}/acquire?wait=60", {})
+        answer = await site.ask("POST", ACQUIRE + "?wait=60", {})
         told = await answer.json(content_type=None)
         assert (answer.status, told["allowed"]) == (status, status == 200)
         assert told["limit"] is told["remaining"] is told["at"] is None
@@ -744,7 +710,7 @@ async def test_while_the_store_is_away(service, tmp_path, says, status):
         assert (answer.status, answer.headers["Retry-After"]) == (503, str(STORE_RETRY_S)), path
     await site.fetch("GET", "/limits")
     # A wrong call is a 422 all the same.
-    assert await errors(site, "/limits/{name}/acquire", {"cost": 0})
+    assert await site.errors("POST", ACQUIRE, {"cost": 0})
 
 
 # Nothing is a 500 ---------------------------------------------------------------------------------

@@ -6,50 +6,33 @@ from typing import Any
 import pytest
 from aiohttp import ClientTimeout
 
-from sidecar.app.routes import Services, create_edge_app
 from sidecar.http.long_poll import LONG_POLLS
-from sidecar.http.metrics import Metrics
-from sidecar.kit.share import find_share
-from sidecar.limits.metrics import LimitMetrics
+from sidecar.http.metrics import METRICS
 from sidecar.limits.nginx_check import make_key
-from sidecar.limits.service import Limit, Limits
-from sidecar.limits.settings import MAX_KEY_LENGTH, LimitSettings
+from sidecar.limits.service import LIMITS, Limit
+from sidecar.limits.settings import MAX_KEY_LENGTH
 from sidecar.limits.store import LimitStore
-from sidecar.rooms.service import WaitingRooms
-from sidecar.storage.redis.connect import close, connect
-from tests.support.replica import Jar
-from tests.support.rooms import new_room_name
 
 WINDOW = {"algorithm": "fixed_window", "limit": 1, "window": 60}
 PACED = {"algorithm": "leaky_bucket", "limit": 1, "on_exceed": "pace"}
 
 
 @pytest.fixture
-async def rule(redis_socket, aiohttp_client):
+def rule(service):
     """Makes a rule with a replica before it: asks it as nginx does."""
-    redis = connect(f"unix://{redis_socket}", timeout_s=5)
 
-    async def make(turn=None, **settings: Any):
-        file, name, metrics = LimitSettings(**settings), new_room_name(), Metrics()
-        now_us = None if turn is None else lambda: turn.now_ms * 1000
-        store = LimitStore(redis, name, settings=file, now_us=now_us)
-        limit = Limit(name, file, store, metrics.of(LimitMetrics))
-        app = create_edge_app(
-            Services(rooms=WaitingRooms([]), metrics=metrics, limits=Limits([limit])),
-            find_share("static"),
-        )
-        client = await aiohttp_client(app, cookie_jar=Jar())
+    async def make(**settings: Any):
+        site = await service(limit=settings)
 
         async def ask(key: str = "", **options: Any):
-            headers = {"X-Waitroom-Limit": name, "X-Waitroom-Key": key}
+            headers = {"X-Waitroom-Limit": site.name, "X-Waitroom-Key": key}
             headers |= options.pop("headers", {})
-            return await client.get("/check-limit", headers=headers, **options)
+            return await site.edge.get("/check-limit", headers=headers, **options)
 
-        ask.limit, ask.app, ask.metrics = limit, app, metrics
+        ask.limit, ask.app = site.ops.app[LIMITS].get(site.name), site.edge.app
         return ask
 
-    yield make
-    await close(redis)
+    return make
 
 
 async def come_back(limit: Limit, wait_s: float) -> None:
@@ -62,7 +45,7 @@ async def come_back(limit: Limit, wait_s: float) -> None:
 async def test_passed_and_refused(rule, turn):
     """204 and 403, without a body, with what is left and when to come back."""
     turn.now_ms -= turn.now_ms % 60_000
-    ask = await rule(turn, **WINDOW)
+    ask = await rule(**WINDOW)
     passed = await ask("a")
     turn.forward(12)
     refused = await ask("a")
@@ -97,7 +80,9 @@ async def test_an_unknown_rule(rule):
     for name in ("nosuch", "\udcff".encode("utf-8", "surrogateescape").decode("latin-1"), ""):
         reply = await ask(headers={"X-Waitroom-Limit": name})
         assert (reply.status, reply.headers["X-Waitroom-State"]) == (403, "unknown-limit")
-    assert 'door="check-limit",room="",state="unknown-limit"} 3.0' in ask.metrics.text().decode()
+    assert (
+        'door="check-limit",room="",state="unknown-limit"} 3.0' in ask.app[METRICS].text().decode()
+    )
 
 
 async def test_a_body_is_not_read(rule):
@@ -122,9 +107,9 @@ async def test_a_replica_that_stops_holds_nobody(rule):
     await come_back(ask.limit, 20)
 
 
-async def test_a_moment_that_is_too_far_off(rule, turn):
+async def test_a_moment_that_is_too_far_off(rule):
     """25 s are held; what would be later is refused at once, and its moment given back."""
-    ask = await rule(turn, **PACED, window=25.1)
+    ask = await rule(**PACED, window=25.1)
     assert (await ask()).status == 204
     for _ in range(2):
         reply = await ask()

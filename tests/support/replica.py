@@ -18,6 +18,7 @@ from sidecar.app.openapi.document import build_document
 from sidecar.app.replica import make_subscriber
 from sidecar.app.routes import Services, create_edge_app, create_ops_app
 from sidecar.http.fast_path import FastRunner
+from sidecar.http.long_poll import LONG_POLLS
 from sidecar.http.metrics import Metrics
 from sidecar.kit.errors import StoreError
 from sidecar.kit.share import find_share
@@ -26,6 +27,7 @@ from sidecar.leases.metrics import LeaseMetrics
 from sidecar.leases.service import Leases, TemplateLeases
 from sidecar.leases.settings import LeaseSettings
 from sidecar.leases.store import LeaseStore
+from sidecar.leases.visitor_leases import Resources
 from sidecar.limits.metrics import LimitMetrics
 from sidecar.limits.service import Limit, Limits
 from sidecar.limits.settings import LimitSettings
@@ -39,6 +41,7 @@ from sidecar.settings.model import Settings
 from sidecar.storage.redis.breaker import TRIES
 from sidecar.storage.redis.connect import close, connect
 from sidecar.visitors.tokens import Tokens
+from tests.support.receiver import until
 from tests.support.rooms import FollowingClock, RedisTime, new_room_name, without_outages
 
 KEYS = ["k" * 32]
@@ -141,9 +144,10 @@ async def replica(redis_socket, aiohttp_client, turn):
 
 @dataclass
 class Service:
-    """A client of a replica's ops listener. The replica has a limit and a lease template, both
+    """Clients of a replica's two listeners. The replica has a limit and a lease template, both
     called `name`."""
 
+    edge: TestClient
     ops: TestClient
     name: str
     metrics: Metrics
@@ -174,11 +178,32 @@ class Service:
         assert response.status == status, document
         return document
 
+    async def errors(self, method: str, path: str, body: Any = None, **more: Any) -> list[str]:
+        """Send a request that is not allowed. Return the errors in the response."""
+        document = await self.fetch(method, path, body, status=422, **more)
+        assert document["title"] == "The request is not allowed"
+        return document["errors"]
+
+    async def hang_up(self, path: str, body: dict[str, Any]) -> None:
+        """Send a POST request, and disconnect while its response is held."""
+        server, text = self.ops.server, json.dumps(body)
+        _, writer = await asyncio.open_connection(server.host, server.port)
+        writer.write(
+            f"POST /v1{path.replace('{name}', self.name)} HTTP/1.1\r\nHost: a\r\n"
+            f"Authorization: Bearer {SERVICE_TOKEN}\r\nContent-Length: {len(text)}\r\n\r\n"
+            f"{text}".encode()
+        )
+        polls = server.app[LONG_POLLS]
+        await until(lambda: len(polls) == 1, "the request")
+        writer.close()
+        await until(lambda: len(polls) == 0, "its end")
+
 
 @pytest.fixture
 async def service(redis_socket, aiohttp_client, turn):
     """Return a function that creates a Service with the settings of a limit, a lease template, or
-    both. `store` is the URL of Redis. Holders are woken unless `is_deaf`.
+    both. `store` is the URL of Redis. Holders are woken unless `is_deaf`. Without a `name`, each
+    has a new one.
 
     A test sets Redis' time, but long polls wait in real time.
     """
@@ -193,11 +218,12 @@ async def service(redis_socket, aiohttp_client, turn):
         lease: dict[str, Any] | None = None,
         store: str = f"unix://{redis_socket}",
         is_deaf: bool = False,
+        name: str = "",
         **settings: Any,
     ) -> Service:
         redis = connect(store, timeout_s=5)
         stores.append(redis)
-        name, metrics, clock = new_room_name(), Metrics(), FollowingClock(turn)
+        name, metrics, clock = name or new_room_name(), Metrics(), FollowingClock(turn)
         tokens = {"admin_token": ADMIN_TOKEN, "service_token": SERVICE_TOKEN, **settings}
         products = {
             "leases": {name: LeaseSettings(**lease)} if lease else {},
@@ -223,12 +249,17 @@ async def service(redis_socket, aiohttp_client, turn):
             for rules in whole.leases.values()
         ]  # fmt: skip
         services = Services(
-            rooms=WaitingRooms([]), metrics=metrics, leases=Leases(leases), limits=Limits(limits)
-        )
+            rooms=WaitingRooms([]), metrics=metrics, leases=Leases(leases), limits=Limits(limits),
+            resources=Resources(leases, KEYS),
+        )  # fmt: skip
         if leases and not is_deaf:
             subscribers.append(asyncio.create_task(make_subscriber(redis, services.leases).run()))
-        ops = create_ops_app(services, whole, [])
-        return Service(await aiohttp_client(ops), name, metrics, turn)
+        edge = create_edge_app(services, find_share("static"))
+        clients = [
+            await aiohttp_client(app, cookie_jar=Jar())
+            for app in (edge, create_ops_app(services, whole, []))
+        ]
+        return Service(*clients, name, metrics, turn)
 
     yield make
     await stop_workers(*subscribers)
