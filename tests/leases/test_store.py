@@ -195,17 +195,6 @@ async def test_a_story(make, redis, turn, story):
 # Holding and waiting ----------------------------------------------------------------------------
 
 
-async def test_the_others_wait_in_order_of_coming(make, turn):
-    store = make()
-    _, second, third = await ask_all(store, "A", "one", "two", "three")
-    assert (second.outcome, second.ahead, second.waiting, second.wait_ms) == (WAITING, 0, 1, 60_000)
-    assert (third.outcome, third.ahead, third.waiting, third.wait_ms) == (WAITING, 1, 2, 120_000)
-    assert turn.now_ms * 1000 < second.order < third.order
-    turn.forward(1)
-    again = await store.ask("A", "two")
-    assert (again.order, again.ahead, again.waiting) == (second.order, 0, 2)
-
-
 async def test_templates_are_apart(make):
     """The same resource and holder in two templates have nothing to do with each other."""
     title, seat = make(), make(template=new_room_name())
@@ -460,17 +449,6 @@ async def test_what_is_over_is_not_listed(make, turn):
     assert await store.count() == 8
     await store.sweep()
     assert await store.count() == 1
-
-
-async def test_a_look_changes_nothing(redis, make, turn):
-    store = make()
-    await ask_all(store, "A", "one", "two")
-    turn.forward(60)
-    before = await contents(redis, store)
-    await store.list()
-    await store.count()
-    assert await contents(redis, store) == before
-    assert "line:A" in before
 
 
 # The store --------------------------------------------------------------------------------------

@@ -365,19 +365,6 @@ async def test_the_rules_are_listed(service):
     }  # fmt: skip
 
 
-async def test_a_moment_is_given_back(service):
-    """A moment given back goes to the next call. Idempotent; wrong permits release nothing."""
-    site = await service(limit=PACED)
-    await acquire(site, {})
-    document, _ = await acquire(site, {})
-    for permit in ("1~nobody", "0~a", "x", "1~a~b", "99999~a", document["permit"] + "x"):
-        assert not await released(site, permit)
-    assert await released(site, document["permit"])
-    assert not await released(site, document["permit"])
-    assert (await acquire(site, {}))[0]["wait_seconds"] == 60
-    assert given_back(site) == 1
-
-
 async def test_a_permit_is_given_back(service):
     """A permit of concurrency can be given back at any time."""
     site = await service(limit={"algorithm": "concurrency", "limit": 1, "key": "{biz}"})

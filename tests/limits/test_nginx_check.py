@@ -4,7 +4,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from aiohttp import ClientTimeout
 
 from sidecar.http.long_poll import LONG_POLLS
 from sidecar.http.metrics import METRICS
@@ -115,15 +114,6 @@ async def test_a_moment_that_is_too_far_off(rule):
         reply = await ask()
         assert (reply.status, reply.headers["Retry-After"]) == (403, "26")
         await come_back(ask.limit, 25.1)
-
-
-async def test_whoever_hangs_up(rule):
-    """Gives the moment back."""
-    ask = await rule(**PACED, window=20)
-    assert (await ask()).status == 204
-    with pytest.raises(TimeoutError):
-        await ask(timeout=ClientTimeout(0.3))
-    await come_back(ask.limit, 20)
 
 
 async def test_a_rule_of_permits(rule):

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from sidecar.limits.model import Call
 from sidecar.limits.settings import UNLIMITED
 from sidecar.limits.store import LimitStore
 from tests.support.processes import wait_until
@@ -151,44 +150,6 @@ async def test_the_latest_change_that_anybody_remembers_holds(replicas, seed, st
             case "fail over":
                 await replicas.fail_over()
         await replicas.check()
-
-
-async def test_an_older_value_does_not_come_back_over_a_newer_one(replicas):
-    """A replica that was away while another set and reset keys restores what it remembers first."""
-    for key in KEYS:
-        await replicas.set(0, key, 5)
-    await replicas.refresh(1)
-    await replicas.set(0, "a", 2)
-    await replicas.set(0, "b", None)
-    await replicas.lose()
-    await replicas.refresh(1)
-    assert await replicas.stores[1].read_values() == dict.fromkeys(KEYS, 5)
-    await replicas.refresh(0)
-    assert await replicas.stores[0].read_values() == {"a": 2, "c": 5}
-    await replicas.refresh(1)
-    await replicas.check()
-
-
-async def test_a_change_in_the_emptied_redis_goes_before_what_is_remembered(replicas):
-    """A replica that was restarted knows nothing: what operators change through it holds."""
-    for key in KEYS:
-        await replicas.set(0, key, 5)
-    await replicas.lose()
-    replicas.restart(1)
-    await replicas.set(1, "a", 7)
-    await replicas.set(1, "b", None)
-    await replicas.refresh(0)
-    assert await replicas.stores[0].read_values() == {"a": 7, "c": 5}
-
-
-async def test_a_lowered_limit_holds_again_for_calls(replicas, clock):
-    """After the refresh, calls are refused above the lowered limit."""
-    await replicas.set(0, "a", 1)
-    await replicas.lose()
-    await replicas.refresh(0)
-    store = replicas.stores[1]
-    assert (await store.acquire(Call("a"))).is_allowed
-    assert not (await store.acquire(Call("a"))).is_allowed
 
 
 async def test_a_clock_that_was_set_back_makes_no_change_older(replicas, clock):

@@ -11,7 +11,6 @@ from sidecar.history.store.event_stream import EventStream
 from sidecar.kit.errors import StoreError
 from sidecar.rooms.redis_keys import cursor_key
 from sidecar.rooms.settings import RoomSettings
-from sidecar.storage.redis.connect import close, connect
 from sidecar.visitors.model import Ticket
 from sidecar.webhooks import calls as module
 from sidecar.webhooks.calls import BATCH_SIZE, create_ticket
@@ -237,18 +236,6 @@ async def test_two_that_read_at_once_enqueue_one(world, receiver, hook):
     assert len(set(receiver.ids)) == 2
 
 
-async def test_a_claim_between_death_and_heir_is_not_repeated(world, receiver, hook):
-    """A visitor who is admitted before the next replica sends is not in the message."""
-    mute = await world.start(hook, sends=False)
-    came, waits = await world.call_and_check(2)
-    mute.die()
-    await mute.room.check(world.tickets[came], may_join=False)
-    heir = world.replica(hook)
-    await world.seconds(1, heir)
-    await until(lambda: heir.counted("delivered") == 1, "the message")
-    assert told(receiver) == [waits]
-
-
 async def test_what_nobody_needs_any_more_is_not_sent_at_all(world, receiver, hook):
     """A message whose visitors were all admitted is deleted."""
     replica = await world.start(hook)
@@ -276,23 +263,6 @@ async def test_a_message_is_tried_until_the_turn_is_over(world, receiver, hook):
     (visitor,) = await world.call_and_check()
     await until(lambda: replica.counted("delivered") == 1, "the next")
     assert told(receiver)[-1] == visitor
-
-
-async def test_who_comes_while_a_slow_receiver_keeps_the_sender_is_in_no_message(
-    world, receiver, hook
-):
-    """A message has only the calls that can still be claimed when the message is sent."""
-    receiver.answers = [None]
-    replica = await world.start(hook)
-    (slow,) = await world.call_and_check()
-    await until(lambda: len(receiver.came) == 1, "the first")
-    (came,) = await world.call_and_check()
-    (waits,) = await world.call_and_check()
-    await replica.room.check(world.tickets[came], may_join=False)
-    receiver.let_go()
-    await until(lambda: replica.counted("delivered") == 2, "the last")
-    assert told(receiver) == [slow, waits]
-    assert replica.counted("came") == 1
 
 
 async def test_who_comes_before_a_retry_is_not_in_it(world, receiver, hook):
@@ -425,21 +395,6 @@ async def test_what_another_version_noted_is_no_error(world, receiver, hook):
     await expect_call(world, replica, receiver)
     await world.seconds()
     assert await world.waiting() == []
-
-
-async def test_a_store_that_does_not_answer_is_tried_again(world, tmp_path, receiver, hook):
-    """A check raises nothing, and sends the call when Redis is available again."""
-    replica = await world.start(hook)
-    await world.call(1)
-    gone = connect(f"unix://{tmp_path}/none.sock", timeout_s=1)
-    replica.call_detector.redis, real = gone, replica.call_detector.redis
-    with capture_logs() as logs:
-        await world.seconds()
-    assert [line["event"] for line in logs] == ["calls_failed"]
-    replica.call_detector.redis = real
-    await world.seconds()
-    await until(lambda: replica.counted("delivered") == 1, "the message")
-    await close(gone)
 
 
 # By itself.

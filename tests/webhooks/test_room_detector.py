@@ -13,7 +13,6 @@ from sidecar.storage.redis.connect import close, connect
 from sidecar.visitors.tokens import new_visitor
 from sidecar.webhooks.model import Notice
 from sidecar.webhooks.settings import Webhook
-from tests.support.processes import free_port
 from tests.support.receiver import until
 from tests.support.rooms import new_room_name
 
@@ -48,27 +47,6 @@ async def test_two_replicas_send_one_event(world, receiver):
     assert (await unsent(world), await world.waiting()) == ([], [])
 
 
-async def test_a_replica_that_dies_before_it_sends_loses_nothing(world, receiver):
-    """The next replica sends the enqueued messages in order, with their ids."""
-    hook = Webhook(url=receiver.url)
-    mute = await world.start(hook, seconds=2)
-    mute.sends = False
-    await world.arrive(2)
-    await world.seconds(1)
-    written = await world.waiting()
-    assert len(written) == 2
-    mute.die()
-    heir = world.replica(hook)
-    # I expect nothing while the dead one's lease lasts.
-    await world.seconds(3, heir)
-    assert receiver.came == []
-    await world.leases_run_out()
-    await world.seconds(2, heir)
-    await until(lambda: receiver.ids == written, "what was written")
-    await heir.settled()
-    assert await world.waiting() == []
-
-
 async def test_a_replica_that_dies_before_it_enqueues_loses_nothing(world, receiver):
     """The next replica enqueues the messages that the first one stored."""
     hook = Webhook(url=receiver.url)
@@ -86,39 +64,6 @@ async def test_a_replica_that_dies_before_it_enqueues_loses_nothing(world, recei
     await until(lambda: receiver.ids == written, "both")
     await heir.settled()
     assert (await unsent(world), await world.waiting()) == ([], [])
-
-
-async def test_a_replica_that_dies_before_it_settles_repeats_with_the_same_id(world, receiver):
-    """The message comes twice, not for ever, and a receiver can drop the repetition by its id."""
-    hook = Webhook(url=receiver.url, events=["queue_started"])
-    receiver.answers = [None]
-    first = await world.start(hook, seconds=2)
-    await world.arrive(2)
-    await world.seconds(1)
-    await until(lambda: len(receiver.came) == 1, "the event")
-    first.die()
-    heir = await world.start_heir(hook)
-    await until(lambda: len(receiver.came) == 2, "the repeat")
-    await heir.settled()
-    for _ in range(3):
-        await world.leases_run_out()
-        await world.seconds(1, heir)
-        await heir.settled()
-    assert len(receiver.came) == 2
-    assert len(set(receiver.ids)) == 1
-
-
-async def test_a_dead_receiver_alone_is_told_again(world, receiver):
-    """The next replica sends only to the webhooks that have not received the message."""
-    dead = Webhook(url=f"http://127.0.0.1:{free_port()}/x")
-    alive = Webhook(url=receiver.url, events=["queue_started"])
-    first = await world.start(dead, alive, seconds=2)
-    await world.arrive(2)
-    await world.seconds(1)
-    await until(lambda: first.counted("delivered", "queue_started") == 1, "the event")
-    first.die()
-    await world.start_heir(dead, alive, sends=False, seconds=2)
-    assert (len(await world.waiting(0)), await world.waiting(1)) == (2, [])
 
 
 async def test_a_restart_goes_on_where_it_was(world, receiver):

@@ -19,7 +19,7 @@ from sidecar.webhooks.retry import EXPIRY_S, SCHEDULE
 from sidecar.webhooks.sender import send_notice
 from sidecar.webhooks.settings import Webhook
 from tests.support.processes import free_port
-from tests.support.receiver import Receiver, TwiceReceiver, run_flood, until
+from tests.support.receiver import Receiver, run_flood, until
 
 #: Secrets of Standard Webhooks: the base64 of 24 to 64 bytes.
 NEW, OLD = ("whsec_" + b64encode(byte * 32).decode() for byte in (b"n", b"o"))
@@ -126,14 +126,6 @@ async def test_two_secrets_sign_during_a_rotation(world, store, receiver):
     await finish(world.replica(settings))
     assert receiver.find_genuine(NEW) == receiver.find_genuine(OLD) == [True]
     assert receiver.find_genuine("whsec_" + b64encode(b"x" * 32).decode()) == [False]
-
-
-async def test_a_message_without_a_secret_claims_no_standard(world, store, receiver):
-    """An unsigned one has none of its headers, which would only make a receiver refuse it."""
-    await enqueue(store, 1)
-    await finish(world.replica(Webhook(url=receiver.url)))
-    [(headers, _)] = receiver.came
-    assert not [name for name in headers if name.lower().startswith("webhook-")]
 
 
 async def test_it_is_tried_again_with_growing_pauses(world, store, receiver):
@@ -342,20 +334,6 @@ async def test_too_many_drop_the_oldest(monkeypatch, world, store, receiver):
     assert {i for i, state in (await world.states()).items() if state == "failed"} == {"n1", "n2"}
 
 
-async def test_an_answer_too_many_delivers_nothing(world, store):
-    """A receiver that answers one message twice has not taken the next, which is sent to it."""
-    twice = await TwiceReceiver().start()
-    replica = world.replica(hook(twice))
-    await enqueue(store, 1)
-    await finish(replica)
-    await twice.answer_again()
-    await enqueue(store, 2)
-    await finish(replica)
-    assert twice.ids == ["n1", "n2"]
-    assert await world.states() == {"n1": "delivered", "n2": "delivered"}
-    await twice.stop()
-
-
 async def test_interim_responses_without_end(world, store):
     """Are a failure of the message, said in words, and no wait for the time limit."""
     with run_flood(b"HTTP/1.1 103 Early Hints\r\n\r\n") as url:
@@ -435,6 +413,7 @@ async def test_a_replica_that_lost_its_lease_settles_nothing_twice(world, store,
     await finish(heir)
     assert quick.ids == ["n1", "n2"]
     assert set((await world.states()).values()) == {"delivered"}
+    await enqueue(store, 3)
     receiver.let_go()
     await slow.settled()
     await finish(slow)
@@ -538,19 +517,6 @@ async def test_a_slow_replica_ends_no_later_request(world, store):
     assert (await requests(world), await world.states()) == (["Ben"], {"n1": "waiting"})
 
 
-async def test_while_it_is_retried_by_itself_nothing_is_added(world, store, receiver):
-    """A waiting message cannot be resent. A failed message can."""
-    receiver.answers = [503]
-    replica = world.replica(hook(receiver))
-    await enqueue(store, 1)
-    await replica.send()
-    await until_attempted(store)
-    assert await store.resend(["n1"], by="Ann") == ["waiting"]
-    assert await requests(world) == []
-    await settle(store, notice())
-    assert await store.resend(["n1"], by="Ann", attempts=8) == ["queued"]
-
-
 async def test_it_is_one_attempt_whose_answer_is_kept(world, store, receiver):
     """The message has the same id. It is not retried, so that the operator sees the result."""
     receiver.answers = [503]
@@ -560,15 +526,6 @@ async def test_it_is_one_attempt_whose_answer_is_kept(world, store, receiver):
     found = await one(store)
     assert (await world.states(), found.attempts, receiver.ids) == ({"n1": "failed"}, 9, ["n1"])
     assert (found.status, found.reason, found.resent_by) == (503, "HTTP 503", "Ann")
-
-
-async def test_a_test_is_sent_and_kept(world, store, receiver):
-    """A program recognizes a test by its event."""
-    test = create_test_notice(world.name, 5)
-    await store.add(test, by="Ann")
-    assert await world.states() == {test.id: "waiting"}
-    await finish(world.replica(hook(receiver)))
-    assert (receiver.events, await world.states()) == (["test"], {test.id: "delivered"})
 
 
 async def test_calls_that_are_over_are_not_sent_again(world, store, receiver):
