@@ -147,7 +147,7 @@ async def run_jobs(settings: Settings, *, max_calls: int, grace_s: float, listen
         session = await stack.enter_async_context(open_session(is_private=True))
         workers: dict[str, Worker] = {
             "subscriber": subscriber.run,
-            "callbacks": lambda: call_back_forever(jobs, session, metrics),
+            "callbacks": lambda: call_back_forever(jobs, session),
         }
         start_workers(stack, workers)
         if listen:

@@ -16,9 +16,9 @@ BATCH_LIMIT = 100
 
 
 class JobChanges:
-    """Announces jobs that have ended or were called. Without Redis, only to this process."""
+    """Announces jobs that have ended or were called."""
 
-    def __init__(self, redis: Store | None = None, *, timeout_s: float = 1.0) -> None:
+    def __init__(self, redis: Store, *, timeout_s: float) -> None:
         self._redis = redis
         self._timeout_s = timeout_s
         self._messages = CallBatcher(self._publish, limit=BATCH_LIMIT)
@@ -29,8 +29,7 @@ class JobChanges:
         """Announce jobs to this process now, and to the other replicas in the background."""
         for id_ in ids:
             self.waiters.wake(id_)
-            if self._redis is not None:
-                self._messages.submit(id_)
+            self._messages.submit(id_)
 
     def wake(self, message: str) -> None:
         """Wake the requests that wait for the jobs in a CHANGES_CHANNEL message. "" wakes all."""
@@ -38,9 +37,6 @@ class JobChanges:
             self.waiters.wake(id_)
 
     async def _publish(self, ids: Sequence[str]) -> Sequence[None]:
-        if self._redis is not None:
-            with contextlib.suppress(StoreError):
-                await publish(
-                    self._redis, CHANGES_CHANNEL, " ".join(ids), timeout_s=self._timeout_s
-                )
+        with contextlib.suppress(StoreError):
+            await publish(self._redis, CHANGES_CHANNEL, " ".join(ids), timeout_s=self._timeout_s)
         return [None] * len(ids)

@@ -73,11 +73,11 @@ class Jobs:
         targets: TargetRegistry,
         store: "JobStore",
         metrics: Metrics,
-        changes: JobChanges | None = None,
+        changes: JobChanges,
     ) -> None:
         self.targets = targets
         self.store = store
-        self.changes = changes or JobChanges()
+        self.changes = changes
         self.metrics = metrics.of(JobMetrics)
         self._counts: dict[tuple[str, str], int] = {}
         self._counted_at = float("-inf")

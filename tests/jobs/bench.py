@@ -14,6 +14,7 @@ from typing import Any
 
 from sidecar.http.metrics import Metrics
 from sidecar.jobs.call_result import CallResult
+from sidecar.jobs.changes import JobChanges
 from sidecar.jobs.model import Job, NewJob
 from sidecar.jobs.permits import Permits
 from sidecar.jobs.service import Jobs
@@ -21,7 +22,7 @@ from sidecar.jobs.settings import TargetSettings
 from sidecar.jobs.store.attempts import AttemptRepository
 from sidecar.jobs.store.job_store import LOCK_TIMEOUT_S, JobStore
 from sidecar.jobs.store.jobs import JobRepository
-from sidecar.jobs.store.target_queue import TargetStore
+from sidecar.jobs.store.target_queue import QueuePlace, QueueState, TargetStore
 from sidecar.jobs.targets import Target, TargetRegistry
 from sidecar.jobs.wake_ups import WakeUps
 from sidecar.jobs.worker.reconciler import Reconciler
@@ -141,10 +142,8 @@ class Bench:
         self.time = RedisTime()
         #: Names of targets whose settings changed, as announced to other processes.
         self.changed: list[str] = []
-        self.jobs = Jobs(
-            TargetRegistry({}, database, self._make, self._announce), database, self.metrics
-        )
-        self.targets = self.jobs.targets
+        self.targets = TargetRegistry({}, database, self._make, self._announce)
+        self.jobs = Jobs(self.targets, database, self.metrics, JobChanges(redis, timeout_s=5))
         self.subscriber = Subscriber(redis)
         self.wake_ups = WakeUps(
             redis, self.subscriber, timeout_s=5, now_us=lambda: self.time() * 1000
@@ -201,10 +200,15 @@ class Bench:
         assert found is not None
         return found
 
-    async def line(self, target: Target) -> Any:
+    async def line(self, target: Target) -> QueueState:
         """Return the state of a target's queue in Redis."""
-        line, _ = await target.store.inspect([])
+        line, _ = await target.store.inspect([], target.settings)
         return line
+
+    async def place(self, target: Target, id_: str) -> QueuePlace:
+        """Return a job's place in a target's queue."""
+        _, [place] = await target.store.inspect([id_], target.settings)
+        return place
 
 
 @contextlib.asynccontextmanager

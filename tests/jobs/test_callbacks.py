@@ -62,9 +62,9 @@ async def hooks(tmp_path):
     await store.migrate()
     receivers = [await Receiver().start(), await Receiver().start(), await TwiceReceiver().start()]
     made = Hooks(store, receivers)
-    jobs = Jobs(made, store, Metrics())  # type: ignore[arg-type]
+    jobs = Jobs(made, store, Metrics(), None)  # type: ignore[arg-type]
     async with open_session(is_private=True) as session:
-        work = asyncio.create_task(call_back_forever(jobs, session, Metrics(), poll_s=0.05))
+        work = asyncio.create_task(call_back_forever(jobs, session, poll_s=0.05))
         yield made
         work.cancel()
         await asyncio.wait([work])

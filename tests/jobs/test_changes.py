@@ -94,7 +94,7 @@ async def test_whoever_waits_is_woken(here, monkeypatch, change, settings):
 
 async def test_other_replicas_are_told(here):
     """Of many jobs with one message."""
-    told, heard = JobChanges(here.redis, timeout_s=5), JobChanges()
+    told, heard = (JobChanges(here.redis, timeout_s=5) for _ in range(2))
     subscriber = Subscriber(here.redis)
     messages = []
     subscriber.listen(CHANGES_CHANNEL, lambda text: (messages.append(text), heard.wake(text)))

@@ -299,7 +299,7 @@ async def test_a_rebuilt_queue_has_the_jobs_that_run(here, target):
     running = [(id_, 7) for id_ in ids[:3]]
     await here.store.attempts.start(running, at_ms=here.time())
     await here.reconciler.queues.rebuild(target, detected_us=0)
-    _, places = await target.store.inspect(ids)
+    _, places = await target.store.inspect(ids, target.settings)
     assert [place.where for place in places] == ["running"] * 3 + ["line"] * 7
     assert await target.store.renew(running) == ["held"] * 3
     assert await called(target) == ids[3:]
@@ -357,8 +357,7 @@ async def test_nothing_is_called_when_locks_end_before_sql_answers(here, target,
     await here.reconciler.queues.rebuild(target, detected_us=0)
     assert await worker._claim_jobs() > 0
     assert len(worker) == 0
-    _, [place] = await target.store.inspect([id_])
-    assert place.where == "later"
+    assert (await here.place(target, id_)).where == "later"
 
 
 async def test_a_worker_that_cannot_ask_about_its_locks_waits_for_redis(here, target, monkeypatch):

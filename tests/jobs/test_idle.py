@@ -89,9 +89,9 @@ async def test_the_look_at_all_targets_notes_that_a_worker_asks(here):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda target, _: target.store.add([QueueEntry("a", 1)]),
+        lambda target, _: target.store.add([QueueEntry("a", 1)], target.settings),
         lambda target, here: target.store.add(
-            [QueueEntry("a", 1, not_before_ms=here.time() + 60_000)]
+            [QueueEntry("a", 1, not_before_ms=here.time() + 60_000)], target.settings
         ),
         lambda target, _: target.store.restore(
             [make_restored_call(job(kind="online"), target.settings)]

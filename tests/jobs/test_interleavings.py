@@ -201,12 +201,12 @@ async def test_what_ended_while_redis_was_away_leaves_the_queue(here):
     await target.store.remove(later)
     await here.store.jobs.cancel(cancelled, at_ms=here.time(), expires_ms=here.time())
     await here.store.jobs.cancel(later, at_ms=here.time(), expires_ms=here.time())
-    await target.store.add([QueueEntry(later, 9, False, here.time() + 60_000)])
+    entry = QueueEntry(later, 9, False, here.time() + 60_000)
+    await target.store.add([entry], target.settings)
     assert ((line := await here.line(target)).waiting, line.later) == (2, 1)
     await here.reconciler._reconcile(target)
     assert ((line := await here.line(target)).waiting, line.later) == (1, 0)
-    _, [place] = await target.store.inspect([stays])
-    assert place.position == 1
+    assert (await here.place(target, stays)).position == 1
 
 
 async def test_a_job_that_ended_while_its_queue_was_built_again_has_no_slot(here):

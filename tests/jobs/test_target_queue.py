@@ -52,10 +52,10 @@ def settings(**values) -> TargetSettings:
     return TargetSettings(**{"url": "http://target.example/", **values})
 
 
-async def add(store, *jobs, online=(), first=8):
+async def add(store, *jobs, online=(), first=8, due_ms=None):
     """In this order."""
-    waiting = [QueueEntry(job, first + 8 * n, job in online) for n, job in enumerate(jobs)]
-    return [place.position for _, place in await store.add(waiting)]
+    waiting = [QueueEntry(job, first + 8 * n, job in online, due_ms) for n, job in enumerate(jobs)]
+    return [place.position for _, place in await store.add(waiting, settings())]
 
 
 async def call(store, n=100, **values):
@@ -74,8 +74,13 @@ async def release(
     return is_its
 
 
+async def line_of(store, **values):
+    """The state of the queue."""
+    return (await store.inspect([], settings(**values)))[0]
+
+
 async def where(store, *jobs):
-    return [place.where for place in (await store.inspect(jobs))[1]]
+    return [place.where for place in (await store.inspect(jobs, settings()))[1]]
 
 
 async def lose(redis, store):
@@ -91,9 +96,8 @@ async def test_who_comes_first_is_first(make):
     orders = await asyncio.gather(*(store.reserve(job, "", settings()) for job in "abc"))
     assert orders == sorted(orders)
     assert all(order % 8 == 0 for order in orders)
-    await store.add(
-        [QueueEntry(job, order) for job, order in zip("cba", orders[::-1], strict=True)]
-    )
+    for id_, order in zip("cba", orders[::-1], strict=True):
+        await add(store, id_, first=order)
     assert await call(store) == ["a", "b", "c"]
 
 
@@ -206,9 +210,7 @@ async def test_a_rate_counts_calls_whatever_becomes_of_them(make, clock):
         await release(store, claim, "busy", again_ms=clock.now // 1000, **values)
     told = await store.claim(1, settings(**values))
     assert (told.claims, told.next_s) == ([], 1)
-    line, _ = await store.inspect([], settings(**values))
-    assert line.calls_in_window == 2
-    assert (await store.inspect([]))[0].calls_in_window == 0  # without settings it is not known
+    assert (await line_of(store, **values)).calls_in_window == 2
 
 
 async def test_a_lower_rate_holds_for_what_went_before(redis, make, clock):
@@ -247,7 +249,7 @@ async def test_what_ends_at_once_is_seen_to_in_parts(make, clock):
     told, lines = [], []
     for _ in range(3):
         told.append((await store.claim(0, values)).next_s)
-        lines.append((await store.inspect([]))[0].waiting)
+        lines.append((await line_of(store)).waiting)
     assert (told, lines) == ([0, 0, None], [200, 400, 450])
     assert await call(store, 200, concurrency=1000) == jobs[:200]
 
@@ -258,7 +260,7 @@ async def test_a_target_is_held_until_the_latest_that_was_said(make, clock):
     claims = (await store.claim(3, settings())).claims
     for claim, seconds in zip(claims, (2, 9, 4), strict=True):
         await release(store, claim, "busy", hold_ms=now_ms + seconds * 1000)
-    assert (await store.inspect([]))[0].held_until_ms == now_ms + 9000
+    assert (await line_of(store)).held_until_ms == now_ms + 9000
     assert (await store.claim(1, settings())).next_s == 9
 
 
@@ -288,8 +290,8 @@ async def test_how_calls_ended_is_known_by_the_minute(make, clock, redis):
     ]
     assert counts[0] == (1, 1, 1)
     times = [(began + at) * 60_000 for at in range(-1, 8)]
-    assert await store.count_ended_calls(times) == [None, *counts]
-    assert await store.count_ended_calls([times[0] - 9, times[-1]]) == [(3, 3, 3)]
+    assert await store.count_ended_calls(times, settings()) == [None, *counts]
+    assert await store.count_ended_calls([times[0] - 9, times[-1]], settings()) == [(3, 3, 3)]
     key = target_key(store._name, "minutes")
     assert await redis.llen(key) == 3
     await redis.rpush(key, *["1 0 0 0"] * 1500)
@@ -316,7 +318,7 @@ async def test_a_lock_that_ends_puts_the_job_back_to_its_place(make, clock):
     assert await store.renew([("a", first.fence), ("a", second.fence)]) == ["lost", "held"]
     for how in ("answered", "failed", "busy", "gone"):
         assert not await release(store, first, how, again_ms=1, hold_ms=2**42)
-    line, [place] = await store.inspect(["a"])
+    line, [place] = await store.inspect(["a"], settings())
     assert (place.where, place.fence, line.held_until_ms) == ("running", second.fence, None)
     assert line.counters["lost"] == 1
     assert line.counters["completed"] == line.counters["failed"] == 0
@@ -342,8 +344,7 @@ async def test_what_runs_cannot_be_removed(make, clock):
     """All else can, once: from the queue, from a moment to come, while it is submitted, and called
     but not there yet."""
     store = await make()
-    later = clock.now // 1000 + 1000
-    await store.add([QueueEntry("later", 8, not_before_ms=later)])
+    await add(store, "later", due_ms=clock.now // 1000 + 1000)
     await add(store, "r", "C", "U", "line", online="CU", first=16)
     [_, _, used] = (await store.claim(1, settings())).claims
     assert await store.use_permit("U", used.fence, settings()) == "ok"
@@ -351,7 +352,7 @@ async def test_what_runs_cannot_be_removed(make, clock):
     jobs = ("r", "U", "later", "line", "C", "kept", "never")
     assert [await store.remove(job) for job in jobs] == [False] * 2 + [True] * 4 + [False]
     assert [await store.remove(job) for job in jobs] == [False] * 7
-    assert (await store.inspect([]))[0].active == 2
+    assert (await line_of(store)).active == 2
 
 
 # The breaker --------------------------------------------------------------------------------------
@@ -371,10 +372,10 @@ async def test_a_target_that_fails_is_left_alone_for_longer_each_time(make, cloc
     await fail(store, times=2)
     await fail(store, how="answered")
     await fail(store, times=2)
-    assert (await store.inspect([]))[0].breaker == "closed"
+    assert (await line_of(store)).breaker == "closed"
     await fail(store)
     for seconds in (5, 10, 20, 40, 60, 60):
-        line, _ = await store.inspect([])
+        line = await line_of(store)
         assert (line.breaker, line.open_until_ms) == ("open", clock.now // 1000 + seconds * 1000)
         told = await store.claim(1, settings())
         assert told.claims == []
@@ -382,7 +383,7 @@ async def test_a_target_that_fails_is_left_alone_for_longer_each_time(make, cloc
         clock.now += seconds * S - 1
         assert await call(store) == []
         clock.now += 1
-        assert (await store.inspect([]))[0].breaker == "trial"
+        assert (await line_of(store)).breaker == "trial"
         await fail(store)
 
 
@@ -403,7 +404,7 @@ async def test_a_trial_is_the_only_call(make, clock):
     claims = (await store.claim(5, settings(**values))).claims
     assert [claim.is_trial for claim in claims] == [False] * 3
     await release(store, claims[0], "failed", **values)
-    assert (await store.inspect([]))[0].breaker == "closed"
+    assert (await line_of(store)).breaker == "closed"
 
 
 async def test_a_job_that_fails_as_a_trial_is_not_the_next_one(make, clock):
@@ -431,14 +432,14 @@ async def test_late_failures_do_not_count_as_trials(make, clock):
     claims = (await store.claim(5, settings(**values))).claims
     for claim in claims[:3]:
         await release(store, claim, "failed", **values)
-    line, _ = await store.inspect([])
+    line = await line_of(store)
     assert (line.breaker, line.open_until_ms) == ("open", clock.now // 1000 + 5000)
     clock.now += 6 * S
     assert await call(store, **values) == []  # a trial is alone
     await release(store, claims[3], "failed", **values)
-    assert (await store.inspect([]))[0].breaker == "trial"
+    assert (await line_of(store)).breaker == "trial"
     await release(store, claims[4], "answered", **values)
-    assert (await store.inspect([]))[0].breaker == "closed"
+    assert (await line_of(store)).breaker == "closed"
 
 
 async def test_a_clock_that_jumps_back_keeps_nothing_closed_for_longer(make, clock):
@@ -486,7 +487,7 @@ async def test_a_permit_is_good_once(make, clock):
     assert await store.use_permit("A", claim.fence, values, "request 1") == "ok"
     assert await store.use_permit("A", claim.fence, values) == "used"
     clock.now += 59 * S
-    assert (await store.inspect("A"))[1] == [
+    assert (await store.inspect("A", values))[1] == [
         QueuePlace("used", None, claim.fence, (clock.now + S) // 1000)
     ]
     assert await store.end_call("A", claim.fence)
@@ -512,7 +513,7 @@ async def test_permits_end_by_themselves(make, clock):
     ]  # fmt: skip
     await store.forget_timed_out_calls(ended[:1])
     assert await store.read_timed_out_calls() == ended[1:]
-    line, _ = await store.inspect([])
+    line = await line_of(store)
     assert (line.active, line.counters["expired"], line.counters["completed"]) == (0, 1, 1)
 
 
@@ -524,7 +525,7 @@ async def test_who_called_without_asking_may_be_done_all_the_same(make, clock):
     clock.now += 3 * S
     assert not await store.end_call("A", claim.fence + 1)
     assert await store.end_call("A", claim.fence)
-    assert (await store.inspect([]))[0].mean_s == 3
+    assert (await line_of(store)).mean_s == 3
 
 
 async def test_an_online_trial_ends_too(make, clock):
@@ -539,7 +540,7 @@ async def test_an_online_trial_ends_too(make, clock):
     [claim] = (await store.claim(0, settings(**values))).claims
     assert (claim.id, claim.is_trial) == ("C", True)
     await store.end_call("C", claim.fence)
-    assert (await store.inspect([]))[0].breaker == "closed"
+    assert (await line_of(store)).breaker == "closed"
 
 
 # A store that was emptied -------------------------------------------------------------------------
@@ -549,12 +550,11 @@ async def test_a_new_queue_is_built_before_anything_is_called(make, clock):
     """Jobs are taken meanwhile; then it is called from a moment on, which is told."""
     store = await make(is_ready=False)
     order = await store.reserve("a", "", settings())
-    [(_, place)] = await store.add([QueueEntry("a", order)])
-    assert place.position == 1
+    assert await add(store, "a", first=order) == [1]
     told = await store.claim(1, settings())
     assert (told.claims, told.next_s, told.is_ready) == ([], None, False)
     assert not await store.is_ready()
-    assert not (await store.inspect([]))[0].is_ready
+    assert not (await line_of(store)).is_ready
     assert await store.mark_ready(2 * S, told.detected_us)
     told = await store.claim(1, settings())
     assert (told.claims, told.next_s, told.is_ready, told.detected_us) == ([], 2, True, 0)
@@ -577,7 +577,8 @@ async def test_a_queue_that_was_lost_is_built_again(redis, make, clock):
         with pytest.raises(StoreError, match="the queue was lost"):
             await ask
     born = (await store.claim(1, settings())).detected_us
-    await store.add([QueueEntry("d", 32), QueueEntry("a", 8), QueueEntry("c", 24)])
+    entries = [QueueEntry("d", 32), QueueEntry("a", 8), QueueEntry("c", 24)]
+    await store.add(entries, settings())
     held = [
         job(id="a", fence=runs.fence, queue_order=8),
         job(id="B", fence=called.fence, queue_order=16, kind="online", state=State.CALLED),
@@ -599,7 +600,7 @@ async def test_all_that_wait_are_told(make, clock):
     store = await make()
     await add(store, *(f"j{n}" for n in range(300)))
     await call(store, 7)
-    await store.add([QueueEntry("later", 8, not_before_ms=clock.now // 1000 + 1000)])
+    await add(store, "later", due_ms=clock.now // 1000 + 1000)
     found = {job async for jobs in store.scan_waiting_jobs() for job in jobs}
     assert found == {f"j{n}" for n in range(7, 300)} | {"later"}
 
@@ -712,7 +713,7 @@ async def test_news_go_on_after_a_lost_connection(redis_socket):
         assert await waits == store._name
         await redis.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
         assert await heard(words, store._name) == ""
-        await store.add([QueueEntry("a", 8)])
+        await add(store, "a")
         assert await heard(words, store._name) == store._name
     await close(listening)
     await close(redis)
@@ -746,7 +747,7 @@ async def test_a_full_store(redis_socket):
         clock.now += LOCK
         assert await call(store, 5, rate=100) == ["a", "d"]
         assert await where(store, "e") == ["gone"]
-        assert (await store.inspect([]))[0].reserved == 0
+        assert (await line_of(store)).reserved == 0
     finally:
         await redis.config_set("maxmemory", 0)
         await close(redis)
@@ -763,8 +764,8 @@ async def test_redis_is_away(tmp_path):
             await store.reserve("a", "", settings())
     assert store._scripts.is_away
     asks = (
-        store.claim(1, settings()), store.add([QueueEntry("a", 8)]),
-        store.use_permit("a", 1, settings()), store.inspect([]),
+        store.claim(1, settings()), add(store, "a"),
+        store.use_permit("a", 1, settings()), line_of(store),
         store.read_timed_out_calls(), store.remove("a"), store.renew([("a", 1)]),
         store.drop([("a", 1)], settings()), store.end_call("a", 1),
     )  # fmt: skip

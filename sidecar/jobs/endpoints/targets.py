@@ -127,7 +127,7 @@ async def _count_ended_calls(
     target: Target, times_ms: Sequence[int]
 ) -> Sequence[Sequence[int] | None]:
     try:
-        return await target.store.count_ended_calls(times_ms)
+        return await target.store.count_ended_calls(times_ms, target.settings)
     except StoreError:  # the history of jobs is in SQL
         return [None] * (len(times_ms) - 1)
 

@@ -181,11 +181,10 @@ class TargetStore:
         await self._scripts.command("return_grant", give_back)
 
     async def add(
-        self, jobs: Sequence[QueueEntry], settings: TargetSettings | None = None
+        self, jobs: Sequence[QueueEntry], settings: TargetSettings
     ) -> list[tuple[QueueState, QueuePlace]]:
         """Add jobs to the queue, except jobs that already wait or are active. For each job,
-        return the queue's state and the job's place afterwards. Without settings, the state's
-        `calls_in_window` is 0."""
+        return the queue's state and the job's place afterwards."""
         self._scripts.raise_if_away("add")
         return await asyncio.gather(*(self._add.submit((job, settings)) for job in jobs))
 
@@ -207,18 +206,19 @@ class TargetStore:
                 yield [text(member) for member, _ in rows]
 
     async def inspect(
-        self, jobs: Sequence[str], settings: TargetSettings | None = None
+        self, jobs: Sequence[str], settings: TargetSettings
     ) -> tuple[QueueState, list[QueuePlace]]:
-        """Return the queue's state and the places of these jobs, in the same order. Without
-        settings, the state's `calls_in_window` is 0."""
+        """Return the queue's state and the places of these jobs, in the same order."""
         self._scripts.raise_if_away("look")
         return await self._look.submit((jobs, settings))
 
-    async def count_ended_calls(self, times_ms: Sequence[int]) -> list[tuple[int, ...] | None]:
+    async def count_ended_calls(
+        self, times_ms: Sequence[int], settings: TargetSettings
+    ) -> list[tuple[int, ...] | None]:
         """Return, for each two adjacent times, how many calls were completed, failed and retried
         between them, to the minute. None before the first record. Of the minutes in which counters
         changed, the last 1,440 are recorded."""
-        state, _ = await self.inspect([])
+        state, _ = await self.inspect([], settings)
         read = partial(self._redis.lrange, self._make_key("minutes"), 0, -1)
         rows = await self._scripts.command("minutes", read)
         samples = sorted(tuple(map(int, text(row).split())) for row in rows)
@@ -375,9 +375,9 @@ class TargetStore:
         return submit
 
     async def _add_batch(
-        self, requests: Sequence[tuple[QueueEntry, TargetSettings | None]]
+        self, requests: Sequence[tuple[QueueEntry, TargetSettings]]
     ) -> list[tuple[QueueState, QueuePlace]]:
-        settings = _find_newest_settings(settings for _, settings in requests)
+        _, settings = requests[-1]
         rows = (
             (job.id, job.order, int(job.is_online), _to_us_or_empty(job.not_before_ms))
             for job, _ in requests
@@ -387,9 +387,9 @@ class TargetStore:
         return [(state, place) for place in places]
 
     async def _inspect_batch(
-        self, requests: Sequence[tuple[Sequence[str], TargetSettings | None]]
+        self, requests: Sequence[tuple[Sequence[str], TargetSettings]]
     ) -> list[tuple[QueueState, list[QueuePlace]]]:
-        settings = _find_newest_settings(settings for _, settings in requests)
+        _, settings = requests[-1]
         all_jobs = [job for jobs, _ in requests for job in jobs]
         places: list[QueuePlace] = []
         for part in list(_cut_into_parts(all_jobs)) or [()]:
@@ -444,11 +444,6 @@ def _cut_into_rows(values: Sequence[Any], width: int) -> Iterator[Row]:
     yield from zip(*(iter(values),) * width, strict=True)
 
 
-def _find_newest_settings(settings: Iterable[TargetSettings | None]) -> TargetSettings | None:
-    """Return the settings of the last request in a batch that has some."""
-    return next((item for item in reversed([*settings]) if item is not None), None)
-
-
 def _read_queue(reply: Sequence[Any]) -> tuple[QueueState, list[QueuePlace]]:
     """Parse a reply of jobs/lua/parts/look.lua. Return the queue's state and the jobs' places."""
     now, waiting, later, active, reserved, mean, calls = reply[:7]
@@ -475,8 +470,8 @@ def _read_queue(reply: Sequence[Any]) -> tuple[QueueState, list[QueuePlace]]:
     return state, places
 
 
-def _make_rate_args(settings: TargetSettings | None) -> tuple[int | str, ...]:
+def _make_rate_args(settings: TargetSettings) -> tuple[int | str, ...]:
     """Return the arguments of jobs/lua/parts/rate.lua."""
-    if settings is None or settings.rate is None:
+    if settings.rate is None:
         return "", "", "", ""
     return settings.algorithm, settings.rate, _to_us(settings.counted_window), settings.burst or ""

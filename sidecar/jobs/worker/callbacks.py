@@ -10,8 +10,6 @@ from collections import Counter
 import aiohttp
 import structlog
 
-from sidecar.http.metrics import Metrics
-from sidecar.jobs.metrics import JobMetrics
 from sidecar.jobs.model import Job, get_receiver
 from sidecar.jobs.service import Jobs
 from sidecar.kit.clock import iso
@@ -39,12 +37,12 @@ log = structlog.get_logger()
 
 
 async def call_back_forever(
-    jobs: Jobs, session: aiohttp.ClientSession, metrics: Metrics, *, poll_s: float = POLL_S
+    jobs: Jobs, session: aiohttp.ClientSession, *, poll_s: float = POLL_S
 ) -> None:
     """Send callbacks until cancelled. `session` must not follow redirects or store cookies."""
     #: The receivers of the callbacks that are being sent.
     receivers: dict[asyncio.Task[None], str] = {}
-    has_capacity, job_metrics = asyncio.Event(), metrics.of(JobMetrics)
+    has_capacity = asyncio.Event()
 
     def on_sent(task: asyncio.Task[None]) -> None:
         del receivers[task]
@@ -70,7 +68,7 @@ async def call_back_forever(
             except Exception:
                 log.exception("callbacks_failed")
             for job in due:
-                task = asyncio.create_task(_send_callback(jobs, session, job_metrics, job))
+                task = asyncio.create_task(_send_callback(jobs, session, job))
                 receivers[task] = get_receiver(job.callback_url or "")
                 task.add_done_callback(on_sent)
             if due and len(receivers) < MAX_IN_FLIGHT:
@@ -84,9 +82,7 @@ async def call_back_forever(
         await stop_workers(*receivers)
 
 
-async def _send_callback(
-    jobs: Jobs, session: aiohttp.ClientSession, metrics: JobMetrics, job: Job
-) -> None:
+async def _send_callback(jobs: Jobs, session: aiohttp.ClientSession, job: Job) -> None:
     log_trace(job.trace)
     target, url = jobs.targets.find(job.target), job.callback_url or ""
     post_result = PostResult(reason="the target does not allow the address any more")
@@ -104,7 +100,7 @@ async def _send_callback(
         log.info("callback_retried", **about, reason=post_result.reason, in_s=pause_s)
     else:
         result = "delivered" if post_result.is_taken else "failed"
-        metrics.callbacks.labels(job.target, result).inc()
+        jobs.metrics.callbacks.labels(job.target, result).inc()
         if not post_result.is_taken:
             log.warning("callback_failed", **about, tries=tries, reason=post_result.reason)
     await jobs.store.due_jobs.record_callback(

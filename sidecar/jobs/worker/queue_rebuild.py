@@ -85,7 +85,7 @@ class QueueRebuild:
                 target.name, after, PAGE_SIZE, before_ms=before_ms
             )
             for start in range(0, len(rows), BATCH_SIZE):
-                await target.store.add(rows[start : start + BATCH_SIZE])
+                await target.store.add(rows[start : start + BATCH_SIZE], target.settings)
             count += len(rows)
             if len(rows) < PAGE_SIZE:
                 return count
