@@ -26,6 +26,16 @@ async def call(here, target):
     return claim
 
 
+async def wait(here, id_, *others):
+    """Two requests that wait for up to a minute: one for a job, one also for others."""
+    polls = JobPolls(here.jobs)
+    view = JobView(await here.row(id_), State.PENDING)
+    waits = asyncio.create_task(polls.wait(REQUEST, view, 60))
+    several = asyncio.create_task(polls.wait_for_any(REQUEST, [*others, id_], 60))
+    await until(lambda: len(polls) == 2)
+    return waits, several
+
+
 async def complete(here, target, _):
     claim = await call(here, target)
     await here.jobs.finish(target.make_ending(claim.id, claim.fence, State.COMPLETED))
@@ -81,11 +91,7 @@ async def test_whoever_waits_is_woken(here, monkeypatch, change, settings):
     target = await here.target(**settings)
     id_ = await here.submit(target, kind=target.settings.kinds[0])
     other = await here.submit(await here.target())
-    polls = JobPolls(here.jobs)
-    view = JobView(await here.row(id_), State.PENDING)
-    waits = asyncio.create_task(polls.wait(REQUEST, view, 60))
-    several = asyncio.create_task(polls.wait_for_any(REQUEST, [other, id_], 60))
-    await until(lambda: len(polls) == 2)
+    waits, several = await wait(here, id_, other)
     await change(here, target, id_)
     async with asyncio.timeout(20):
         assert (await waits).state in long_poll.AWAITED_STATES
@@ -118,11 +124,7 @@ async def test_a_change_without_a_message_is_found(here, monkeypatch):
     monkeypatch.setattr(long_poll, "POLL_SEVERAL_S", 0.05)
     target = await here.target()
     id_ = await here.submit(target)
-    polls = JobPolls(here.jobs)
-    view = JobView(await here.row(id_), State.PENDING)
-    waits = asyncio.create_task(polls.wait(REQUEST, view, 60))
-    several = asyncio.create_task(polls.wait_for_any(REQUEST, [id_], 60))
-    await until(lambda: len(polls) == 2)
+    waits, several = await wait(here, id_)
     await here.store.jobs.cancel(id_, at_ms=here.time(), expires_ms=here.time() + 1000)
     async with asyncio.timeout(20):
         assert (await waits).state == State.CANCELLED

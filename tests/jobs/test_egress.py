@@ -446,12 +446,16 @@ async def test_a_certificate_of_somebody_else(egress, tmp_path):
 
 @contextlib.asynccontextmanager
 async def talking(talk):
-    """A server that says what `talk(what, writer)` writes for each path that is asked for."""
+    """A server that says the same to each request, or what `talk(what, writer)` writes for each
+    path that is asked for."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while head := await reader.readuntil(b"\r\n\r\n"):
-                await talk(head.split()[1].decode(), writer)
+                if isinstance(talk, bytes):
+                    writer.write(talk)
+                else:
+                    await talk(head.split()[1].decode(), writer)
         writer.close()
 
     egress = Egress()
@@ -503,14 +507,9 @@ async def test_interim_responses_without_end(part):
 
 async def test_some_interim_responses():
     """Are no harm: the answer after them counts."""
-
-    async def talk(path: str, writer: asyncio.StreamWriter) -> None:
-        writer.write(
-            b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n" * 50
-        )
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-
-    async with talking(talk) as (egress, url):
+    interim = b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n"
+    final = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+    async with talking(interim * 50 + final) as (egress, url):
         for _ in range(2):
             outcome = await call(egress, url)
             assert (outcome.kind, outcome.status, outcome.body) == ("answered", 200, b"ok")
@@ -571,11 +570,8 @@ async def test_answers_that_are_too_large(egress, target, path, most):
 
 async def test_an_answer_that_says_it_is_too_large():
     """Is not waited for."""
-
-    async def talk(path: str, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1048577\r\n\r\n")
-
-    async with talking(talk) as (egress, url):
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 1048577\r\n\r\n"
+    async with talking(head) as (egress, url):
         outcome = await call(egress, url)
         assert (outcome.kind, outcome.status) == ("refused", 200)
 
@@ -631,17 +627,14 @@ async def test_the_sinks_time_is_not_the_targets(egress, target):
 
 async def test_headers_that_are_told():
     """Those of the answer, without those of the connection, as text that breaks no line."""
-    head = [
+    headers = [
         b"Content-Type: text/plain", b"X-One: a", b"x-one: b", b"X-Latin: caf\xe9", b"X-Tab: a\tb",
         b"X-Odd: a\x85b\x1bc\x7f", b"Connection: keep-alive, X-Hop", b"X-Hop: a", b"Keep-Alive: a",
         b"Set-Cookie: a=b", b"Set-Cookie2: a=b", b"Upgrade: h2c", b"Proxy-Authenticate: Basic",
         b"Trailer: X-End", b"Content-Length: 2",
     ]  # fmt: skip
-
-    async def talk(path: str, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\n" + b"\r\n".join(head) + b"\r\n\r\nok")
-
-    async with talking(talk) as (egress, url):
+    head = b"HTTP/1.1 200 OK\r\n" + b"\r\n".join(headers) + b"\r\n\r\n"
+    async with talking(head + b"ok") as (egress, url):
         outcome = await call(egress, url)
     assert (outcome.kind, outcome.error, outcome.body) == ("answered", "", b"ok")
     assert outcome.headers == {
