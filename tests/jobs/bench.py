@@ -1,16 +1,19 @@
 """Runs a whole job system in the test's process, without separate workers and replicas.
 
-Queues are in the test session's redis-server, and jobs in SQLite. Hooks let a test delay a step, or
-make it fail, at an exact moment.
+Queues are in the test session's redis-server, and jobs in SQLite. `fail` lets a step of it fail.
 """
 
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
+from unittest.mock import DEFAULT, AsyncMock
+
+import pytest
 
 from sidecar.http.metrics import Metrics
 from sidecar.jobs.call_result import CallResult
@@ -19,9 +22,7 @@ from sidecar.jobs.model import Job, NewJob
 from sidecar.jobs.permits import Permits
 from sidecar.jobs.service import Jobs
 from sidecar.jobs.settings import TargetSettings
-from sidecar.jobs.store.attempts import AttemptRepository
 from sidecar.jobs.store.job_store import LOCK_TIMEOUT_S, JobStore
-from sidecar.jobs.store.jobs import JobRepository
 from sidecar.jobs.store.target_queue import QueuePlace, QueueState, TargetStore
 from sidecar.jobs.targets import Target, TargetRegistry
 from sidecar.jobs.wake_ups import WakeUps
@@ -35,7 +36,6 @@ from sidecar.storage.sql import database as sql
 from sidecar.visitors.grants import Grants
 from tests.support.rooms import RedisTime, new_room_name
 
-Hook = Callable[..., Awaitable[None]]
 _numbers = itertools.count()
 
 
@@ -46,69 +46,29 @@ async def until(condition: Callable[[], bool], *, seconds: float = 20) -> None:
             await asyncio.sleep(0.002)
 
 
+def fail(
+    monkeypatch: pytest.MonkeyPatch, part: object, name: str, error: Exception, times: int
+) -> AsyncMock:
+    """Let the first calls of a method raise an error. Return the mock, which counts all calls."""
+    results = chain(repeat(error, times), repeat(DEFAULT))
+    method = AsyncMock(wraps=getattr(part, name), side_effect=results)
+    monkeypatch.setattr(part, name, method)
+    return method
+
+
 class Line(TargetStore):
-    """A target's queue with hooks. `before` has a hook by the name of the method before which it
-    runs. `claims` counts the claims of reconcilers (index 0) and of workers (index 1) that have
-    returned. After the first of them, the time of Redis is known.
+    """A target's queue. `claims` counts the claims of reconcilers (index 0) and of workers (index
+    1) that have returned. After the first of them, the time of Redis is known.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.before: dict[str, Hook] = {}
         self.claims = [0, 0]
 
     async def claim(self, n: int, settings: TargetSettings) -> Any:
-        await self._before("claim")
         claimed = await super().claim(n, settings)
         self.claims[n > 0] += 1
         return claimed
-
-    async def add(self, *args: Any) -> Any:
-        await self._before("add")
-        return await super().add(*args)
-
-    async def inspect(self, *args: Any) -> Any:
-        await self._before("inspect")
-        return await super().inspect(*args)
-
-    async def _before(self, name: str) -> None:
-        if hook := self.before.get(name):
-            await hook()
-
-
-class Attempts(AttemptRepository):
-    """The repository of attempts, with a hook that runs before jobs are started."""
-
-    before_start: Hook | None = None
-
-    async def start(self, claims: Any, *, at_ms: int) -> Any:
-        if self.before_start is not None:
-            await self.before_start()
-        return await super().start(claims, at_ms=at_ms)
-
-
-class Rows(JobRepository):
-    """The repository of jobs, with a hook that runs before each part of a result is returned. It is
-    called with the number of the part."""
-
-    before_part: Hook | None = None
-
-    async def read_body(self, id_: str) -> AsyncIterator[bytes]:
-        number = 0
-        async for part in super().read_body(id_):
-            if self.before_part is not None:
-                await self.before_part(number)
-            number += 1
-            yield part
-
-
-class Database(JobStore):
-    """A JobStore whose repositories have hooks."""
-
-    def __init__(self, engine: Any) -> None:
-        super().__init__(engine)
-        self.jobs: Rows = Rows(self.transactions)
-        self.attempts: Attempts = Attempts(self.transactions)
 
 
 class Egress:
@@ -137,7 +97,7 @@ class Egress:
 class Bench:
     """The parts of a job system, in this process."""
 
-    def __init__(self, redis: Store, database: Database) -> None:
+    def __init__(self, redis: Store, database: JobStore) -> None:
         self.redis, self.store, self.metrics = redis, database, Metrics()
         self.time = RedisTime()
         #: Names of targets whose settings changed, as announced to other processes.
@@ -216,7 +176,7 @@ async def bench(socket: Path, folder: Path, url: str = "") -> AsyncIterator[Benc
     """Yield a Bench on the redis-server at `socket`, with the database at `url`, or a new one in
     `folder`."""
     url = url or f"sqlite:///{folder}/jobs{next(_numbers)}.db"
-    database = Database(sql.open_database(url, lock_timeout_s=LOCK_TIMEOUT_S))
+    database = JobStore(sql.open_database(url, lock_timeout_s=LOCK_TIMEOUT_S))
     redis = connect(f"unix://{socket}", timeout_s=5)
     try:
         await database.migrate()

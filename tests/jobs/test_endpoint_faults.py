@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from types import SimpleNamespace
+from unittest.mock import AsyncMock
 
 import pytest
 from aiohttp import web
@@ -73,14 +74,17 @@ async def raw(client, path):
 async def test_a_result_that_cannot_be_sent_whole_is_cut_off(here, client, fault):
     """The connection ends early, which its reader notices; no problem document is put into the
     body."""
-    is_missing = fault == "parts are missing"
+    is_missing, read_body = fault == "parts are missing", here.store.jobs.read_body
     id_ = await completed(here, parts=6, missing=2 * is_missing)
 
-    async def fail(number):
-        if number == 4:
-            raise DatabaseError("it went away")
+    async def read_some(id_):
+        parts = read_body(id_)
+        for _ in range(4):
+            yield await anext(parts)
+        raise DatabaseError("it went away")
 
-    here.store.jobs.before_part = None if is_missing else fail
+    if not is_missing:
+        here.store.jobs.read_body = read_some
     head, _, body = (await raw(client, f"/v1/jobs/{id_}/body")).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 ")
     assert f"Content-Length: {6 * CHUNK_BYTES}".encode() in head
@@ -92,11 +96,7 @@ async def test_a_result_that_cannot_be_sent_whole_is_cut_off(here, client, fault
 async def test_a_job_that_is_in_the_database_is_taken(here, client):
     """202, also where Redis fails before the job is in the queue, or its place is known."""
     target = await here.target()
-
-    async def away():
-        raise StoreError("away")
-
-    target.store.before = {"add": away, "inspect": away}
+    target.store.add = target.store.inspect = AsyncMock(side_effect=StoreError("away"))
     answer = await client.post("/v1/jobs", json={"target": target.name}, headers=SERVICE)
     job = await answer.json()
     assert (answer.status, job["state"], job["position"]) == (202, "pending", None), job

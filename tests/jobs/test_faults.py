@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -24,7 +25,7 @@ from sidecar.jobs.worker import target_worker as workers
 from sidecar.jobs.worker.reconciler import Reconciler
 from sidecar.kit.errors import DatabaseLockedError, StoreError
 from sidecar.storage.redis.leader_lease import LeaderLease
-from tests.jobs.bench import running, until
+from tests.jobs.bench import fail, running, until
 from tests.support.jobs import job as make_job
 from tests.support.processes import wait_until
 from tests.support.rooms import new_room_name
@@ -364,20 +365,12 @@ async def test_a_worker_that_cannot_ask_about_its_locks_waits_for_redis(here, ta
     """When beginning took long: jobs that are given up would be overtaken until their locks end."""
     monkeypatch.setattr(workers, "SLOW_START_S", -1)
     monkeypatch.setattr(workers, "RENEW_RETRY_S", 0.01)
-    renew, asked = target.store.renew, []
-
-    async def away_at_first(claims: Any) -> Any:
-        asked.append(claims)
-        if len(asked) < 3:
-            raise StoreError("it is away")
-        return await renew(claims)
-
-    monkeypatch.setattr(target.store, "renew", away_at_first)
+    renew = fail(monkeypatch, target.store, "renew", StoreError("it is away"), 2)
     await insert(here, target, 1)
     await here.reconciler.queues.rebuild(target, detected_us=0)
     async with running(here.worker(target).run()):
         await until(lambda: bool(here.egress.called))
-        assert len(asked) == 3
+        assert renew.await_count == 3
 
 
 async def test_a_call_whose_lock_cannot_be_renewed_is_cut_off(here, target, monkeypatch):
@@ -387,13 +380,9 @@ async def test_a_call_whose_lock_cannot_be_renewed_is_cut_off(here, target, monk
     monkeypatch.setattr(workers, "RENEW_INTERVAL_S", 0.02)
     await insert(here, target, 1)
     await here.reconciler.queues.rebuild(target, detected_us=0)
-
-    async def renew(*_: object) -> None:
-        raise StoreError("it is away")
-
     async with running(here.worker(target).run()):
         await until(lambda: bool(here.egress.called))
-        monkeypatch.setattr(target.store, "renew", renew)
+        target.store.renew = AsyncMock(side_effect=StoreError("it is away"))
         await until(lambda: here.egress.open == 0, seconds=10)
 
 
@@ -426,25 +415,20 @@ async def test_a_large_answer_waits_for_a_locked_row(here, monkeypatch):
     monkeypatch.setattr(workers, "ERROR_PAUSE_S", 0.01)
     target = await here.target()
     id_ = await here.submit(target)
-    add_chunk, refused, called = here.store.attempts.add_chunk, [], []
-
-    async def add_later(*chunk: Any) -> bool:
-        if len(refused) < 2:
-            refused.append(chunk)
-            raise DatabaseLockedError("another transaction has locked the row")
-        return await add_chunk(*chunk)
+    locked, called = DatabaseLockedError("another transaction has locked the row"), []
+    add_chunk = fail(monkeypatch, here.store.attempts, "add_chunk", locked, 2)
 
     async def answer(_: object, job: Job, *, sink: Any, **__: object) -> CallResult:
         called.append(job.id)
         await sink(0, b"x" * CHUNK_BYTES)
         return CallResult("answered", status=200, size=CHUNK_BYTES)
 
-    monkeypatch.setattr(here.store.attempts, "add_chunk", add_later)
     monkeypatch.setattr(here.egress, "call", answer)
     async with running(here.worker(target).run()), asyncio.timeout(20):
         while not (row := await here.row(id_)).is_ended:
             await asyncio.sleep(0.01)
-    assert (row.state, row.result_size, len(refused)) == (State.COMPLETED, CHUNK_BYTES, 2)
+    assert (row.state, row.result_size) == (State.COMPLETED, CHUNK_BYTES)
+    assert add_chunk.await_count == 3
     assert called == [id_]
 
 

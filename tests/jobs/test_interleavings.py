@@ -7,6 +7,7 @@ import socket
 import ssl
 import subprocess
 import time
+from unittest.mock import AsyncMock
 
 import pytest
 from structlog.testing import capture_logs
@@ -22,7 +23,7 @@ from sidecar.jobs.worker.target_call import Egress, LateCallError
 from sidecar.jobs.worker.target_worker import LATE_WARNING_ATTEMPT, WorkerPool
 from sidecar.kit.egress import open_session
 from sidecar.kit.errors import StoreError
-from tests.jobs.bench import running, until
+from tests.jobs.bench import fail, running, until
 
 MIB = 1 << 20
 
@@ -43,12 +44,13 @@ def lost_once(here, target, *, seconds=0.0):
     """The queue is lost, and built again, just before the next job is begun; which takes so
     long."""
 
-    async def lose():
-        here.store.attempts.before_start = None
+    async def lose(claims, *, at_ms):
+        here.store.attempts.start = start
         await here.lose_line(target)
         await asyncio.sleep(seconds)
+        return await start(claims, at_ms=at_ms)
 
-    here.store.attempts.before_start = lose
+    start, here.store.attempts.start = here.store.attempts.start, lose
 
 
 async def test_a_worker_that_gets_its_own_job_again_cuts_the_older_call_off(here, monkeypatch):
@@ -114,11 +116,7 @@ async def test_a_call_that_is_too_late_for_strict_is_made_later(here):
 async def test_a_call_that_is_always_too_late_for_strict_is_warned_of(here):
     """It would be claimed again and again until its job expires, and nobody would know why."""
     target = await here.target(strict=True, rate=5, kinds=["offline"])
-
-    async def call(*_: object, **__: object) -> None:
-        raise LateCallError
-
-    here.egress.call = call
+    here.egress.call = AsyncMock(side_effect=LateCallError)
     id_ = await here.submit(target)
     with capture_logs() as logs:
         async with running(here.worker(target).run()), asyncio.timeout(20):
@@ -232,11 +230,7 @@ async def test_a_clean_goes_on_when_redis_is_away(here):
     """What waited too long expires all the same."""
     target = await here.target(pending_ttl="1s")
     id_ = await here.submit(target)
-
-    async def away(*_):
-        raise StoreError("remove: away")
-
-    target.store.remove = away
+    target.store.remove = AsyncMock(side_effect=StoreError("remove: away"))
     here.time.forward(2)
     await target.store.claim(0, target.settings.with_changes({"paused": True}))
     assert (await here.reconciler.clean())[0] == 1
@@ -328,18 +322,11 @@ async def test_an_error_in_a_turn_does_not_end_the_target_worker(here, monkeypat
     first = await here.submit(target)
     async with running(here.worker(target).run()) as task:
         await until(lambda: here.egress.called == [first])
-        failed = asyncio.Event()
-
-        async def fail():
-            if not failed.is_set():
-                failed.set()
-                raise RuntimeError("nobody foresaw it")
-
-        target.store.before["claim"] = fail
+        claim = fail(monkeypatch, target.store, "claim", RuntimeError("nobody foresaw it"), 1)
         second = await here.submit(target)
         here.wake_ups.wake(target.name)
         await until(lambda: task.done() or here.egress.called == [first, second])
-        assert (failed.is_set(), task.done(), here.egress.open) == (True, False, 2)
+        assert (claim.await_count > 1, task.done(), here.egress.open) == (True, False, 2)
 
 
 async def test_an_online_job_that_ended_meanwhile_ends_no_target_worker_where_redis_is_away(here):
@@ -347,11 +334,7 @@ async def test_an_online_job_that_ended_meanwhile_ends_no_target_worker_where_re
     target = await here.target(kinds=["offline", "online"])
     online = await here.submit(target, kind="online")
     await here.store.jobs.cancel(online, at_ms=here.time(), expires_ms=here.time())
-
-    async def away(*_, **__):
-        raise StoreError("release: away")
-
-    target.store.drop = away
+    target.store.drop = AsyncMock(side_effect=StoreError("release: away"))
     assert await here.worker(target)._claim_jobs() == target_worker.ERROR_PAUSE_S
 
 
@@ -407,12 +390,8 @@ async def test_answers_are_counted_by_their_status(here):
     await worker._claim_jobs()
     await until(lambda: not len(worker))
     assert counted.labels(target.name, "200")._value.get() == 1
-    for status, state in (
-        (200, "completed"),
-        (404, "failed"),
-        (502, "failed"),
-        (None, "completed"),
-    ):
+    ends = {200: "completed", 404: "failed", 502: "failed", None: "completed"}
+    for status, state in ends.items():
         id_ = await here.submit(target, kind="online")
         [claim] = (await target.store.claim(0, target.settings)).claims
         assert await here.jobs.end_call(target, id_, claim.fence, status=status)

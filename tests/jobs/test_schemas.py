@@ -1,5 +1,7 @@
 """The headers that are written by hand, for speed, are what the models say, and none is in vain."""
 
+from unittest.mock import AsyncMock
+
 from aiohttp import web
 
 from sidecar.http.metrics import METRICS
@@ -26,9 +28,6 @@ async def test_verdicts_are_as_their_models_say(here, aiohttp_client):
         headers = {"X-Waitroom-Target": to, "X-Waitroom-Permit": permit, **more}
         return await client.get("/check-permit", headers=headers)
 
-    async def fail(*_):
-        raise StoreError("it does not answer")
-
     permit = target.permits.write(id_, claim.fence, ends_ms)
     replies = [
         await check(permit),
@@ -40,7 +39,7 @@ async def test_verdicts_are_as_their_models_say(here, aiohttp_client):
         await check(),
         await check(permit, to="nowhere"),
     ]
-    target.store.use_permit = fail
+    target.store.use_permit = AsyncMock(side_effect=StoreError("it does not answer"))
     replies.append(await check(permit))
     assert find_unsent_headers(endpoint, replies, "Cache-Control") == set()
     assert [reply.headers["X-Waitroom-State"] for reply in replies] == [

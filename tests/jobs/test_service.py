@@ -21,6 +21,7 @@ SECRET = "a-secret-for-callbacks"
 #: Bytes of an answer that a job's document holds.
 INLINE = 65_536
 MAX_PENDING = 3
+GOLD = {"class": "gold"}
 
 
 class Receiver:
@@ -359,9 +360,9 @@ def test_a_question_that_cannot_be_answered_is_refused(place, path):
         ("shop", 403, {"class": "gold"}, "needs a grant"),
         ("shop", 403, {"class": "gold", "grant": "gold.9999999999.." + "0" * 64}, "forged"),
         ("shop", 403, {"class": "gold", "grant": sign_grant("other", "gold")}, "forged"),
-        ("shop", 403, {"class": "gold", "grant": sign_grant("images", "gold", kind="room")}, "forged"),
-        ("shop", 403, {"class": "gold", "grant": sign_grant("images", "gold", kind="")}, "outdated"),
-        ("shop", 403, {"class": "gold", "grant": sign_grant("images", "gold", life_s=-1)}, "expired"),
+        ("shop", 403, {**GOLD, "grant": sign_grant("images", "gold", kind="room")}, "forged"),
+        ("shop", 403, {**GOLD, "grant": sign_grant("images", "gold", kind="")}, "outdated"),
+        ("shop", 403, {**GOLD, "grant": sign_grant("images", "gold", life_s=-1)}, "expired"),
         ("shop", 403, {"class": "gold", "grant": "please"}, "malformed"),
         ("shop", 403, {"class": "gold", "grant": sign_grant("images", "silver")}, "for silver"),
         ("shop", 403, {"grant": sign_grant("images", "bronze")}, "no class bronze"),
