@@ -19,13 +19,16 @@ from tests.support.processes import (
     wait_until,
 )
 
-CONFIG = """
+#: The first lines of each replica's settings file.
+HEAD = """
 edge_listen = "unix:{folder}/edge"
 ops_listen = "127.0.0.1:{port}"
 admin_token = "0123456789abcdef"
+secret_keys = ["kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk"]
+"""
+CONFIG = """
 operators.ann.role = "viewer"
 operators.ann.password = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$RdescudvJCsgt3ub+b+dWRWJTmaaJObG"
-secret_keys = ["kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk"]
 history = "sqlite:///{folder}/history.db"
 rooms.shop.total_active_users = 1
 rooms.shop.classes.vip.head_start = "5m"
@@ -51,9 +54,9 @@ lease = "30s"
 
 @contextmanager
 def _start_replica(folder: Path, text: str) -> Iterator[Path]:
-    """Start a replica with these settings. Yield the path of its settings file."""
+    """Start a replica with HEAD and these settings. Yield the path of its settings file."""
     file = folder / "waitroom.toml"
-    file.write_text(text.format(folder=folder, port=free_port()))
+    file.write_text((HEAD + text).format(folder=folder, port=free_port()))
     command = [WAITROOM, "serve", "--config", str(file)]
     with Process(command, log=folder / "log", env=CLEAN, cwd=folder) as replica:
         is_ready = lambda: run_command("healthcheck", "-c", file, env=CLEAN).returncode == 0  # noqa: E731

@@ -11,11 +11,6 @@ from sidecar.cli import main
 from tests.support.processes import wait_until
 
 CONFIG = """
-edge_listen = "unix:{folder}/edge"
-ops_listen = "127.0.0.1:{port}"
-admin_token = "0123456789abcdef"
-secret_keys = ["kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk"]
-
 [rooms.shop]
 total_active_users = 300
 exempt_addresses = ["10.0.0.0/8"]

@@ -4,14 +4,7 @@ import re
 
 import pytest
 
-from tests.support.processes import CLEAN, WAITROOM, Process, listens, run_command, wait_until
-
 CONFIG = """
-edge_listen = "unix:{0}/edge"
-ops_listen = "unix:{0}/ops"
-admin_token = "0123456789abcdef"
-secret_keys = ["kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk"]
-
 [rooms.plain]
 total_active_users = 1
 
@@ -50,34 +43,15 @@ closes_at = "2001-01-02 00:00"
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("waitroom")
-    path = folder / "waitroom.toml"
-    path.write_text(CONFIG.format(folder))
-    return path
+def config(tmp_path_factory, start_replica):
+    with start_replica(tmp_path_factory.mktemp("waitroom"), CONFIG) as file:
+        yield file
 
 
-@pytest.fixture(scope="module")
-def replica(file):
-    """A replica with its store in memory."""
-    process = Process(
-        [WAITROOM, "serve", "--config", str(file)], log=file.parent / "log", env=CLEAN
-    )
-    with process:
-        wait_until(lambda: listens(file.parent / "ops"), "the replica")
-        yield
-
-
-@pytest.fixture
-def events(file, replica):
-    """Runs `waitroom rooms events …`."""
-    return lambda *words: run_command("rooms", "--config", str(file), "events", *words)
-
-
-def test_check_config_tells_when_events_are(file):
+def test_check_config_tells_when_events_are(run):
     """check-config has a line for each event, with its times, and for each warning."""
-    done = run_command("check-config", "--config", str(file))
-    assert (done.returncode, done.stderr) == (0, "")
+    done = run("check-config")
+    assert (done.exit_code, done.stderr) == (0, "")
     gala = (
         "shop: gala: opens Mon 2150-06-01 10:00:00 UTC, ends Mon 2150-06-01 12:00:00 UTC (UTC); "
         "opens in N"
@@ -103,10 +77,10 @@ def test_check_config_tells_when_events_are(file):
     ]
 
 
-def test_a_rooms_events_are_shown(events):
+def test_a_rooms_events_are_shown(run):
     """The state at a time is shown, then the steps of each event in two time zones."""
-    done = events("tickets", "--at", "2150-06-01T10:05+02:00")
-    assert (done.returncode, done.stderr) == (0, "")
+    done = run("rooms", "events", "tickets", "--at", "2150-06-01T10:05+02:00")
+    assert (done.exit_code, done.stderr) == (0, "")
     shown = re.sub(r"\d+ d \d+ h", "N", done.stdout)
     assert (
         shown
@@ -146,10 +120,10 @@ warning: rest: total_active_users is 0, so nobody is let in
     )
 
 
-def test_a_room_without_events_says_so(events):
+def test_a_room_without_events_says_so(run):
     """A room without events is open."""
-    done = events("plain")
-    assert done.returncode == 0
+    done = run("rooms", "events", "plain")
+    assert done.exit_code == 0
     now, *lines = done.stdout.splitlines()
     assert re.fullmatch(r"plain at [A-Z][a-z]{2} \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", now)
     assert lines == [
@@ -160,8 +134,8 @@ def test_a_room_without_events_says_so(events):
     ]
 
 
-def test_a_mistake_is_named(events):
+def test_a_mistake_is_named(run):
     """A time without an offset exits 2 and says so."""
-    done = events("tickets", "--at", "2150-06-01 10:05")
-    assert (done.returncode, done.stdout) == (2, "")
+    done = run("rooms", "events", "tickets", "--at", "2150-06-01 10:05")
+    assert (done.exit_code, done.stdout) == (2, "")
     assert "at: give the offset too" in done.stderr

@@ -15,10 +15,6 @@ from tests.support.redis_servers import RedisServer
 
 REFUSED = 4
 CONFIG = """
-edge_listen = "unix:{folder}/edge"
-ops_listen = "127.0.0.1:{port}"
-admin_token = "0123456789abcdef"
-secret_keys = ["kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk"]
 leases.desk.term = "90s"
 leases.full = {{ term = "90s", max_waiting = 0 }}
 leases.brief = {{ term = "5s", renewable = true }}

@@ -4,7 +4,6 @@ The gate is the part of nginx's configuration that asks the sidecar whether to a
 """
 
 import contextlib
-import ipaddress
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from yarl import URL
 from sidecar.cli.doctor.findings import Finding, get_finding
 from sidecar.cli.doctor.site_response import SetCookie, SiteResponse
 from sidecar.cli.doctor.visit import FALSE_ADDRESS, Options, Visit, visit_site
+from sidecar.kit.addresses import parse_ip
 from sidecar.storage.redis.eviction import SAFE, UNSEEN
 
 _SCRIPT = "waiting.js"
@@ -386,7 +386,7 @@ def check_client_address(visit: Visit) -> Iterator[Finding]:
     client = visit.poll.document.get("client")
     if not isinstance(client, str):
         return
-    parsed = _parse_address(client)
+    parsed = parse_ip(client)
     is_public = parsed is not None and parsed.is_global
     if visit.false_address.document.get("client") == FALSE_ADDRESS:
         yield get_finding("believes_visitors" if is_public else "believes_us", client=client)
@@ -399,13 +399,6 @@ def check_client_address(visit: Visit) -> Iterator[Finding]:
         is_implausible = not visit.is_loopback if is_local else is_public_site
         is_right = parsed is not None and (is_public or not is_implausible)
         yield get_finding("address" if is_right else "balancer", client=client)
-
-
-def _parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(text)
-    except ValueError:
-        return None
 
 
 def check_verdict_folder(visit: Visit) -> Iterator[Finding]:

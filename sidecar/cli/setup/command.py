@@ -21,7 +21,6 @@ from sidecar.cli.setup.files import (
     NGINX,
     SECRET_KEYS,
     TOML,
-    FirstRoom,
     Outcome,
     create_compose_file,
     create_first_files,
@@ -214,9 +213,8 @@ def init(  # noqa: PLR0913 - one per option
     def write() -> list[tuple[str, Outcome]]:
         keys_file, has_settings = root / SECRET_KEYS, (root / TOML).exists()
         keys = keys_file.read_text("utf-8").replace(",", " ").split() if keys_file.exists() else []
-        files = create_first_files(
-            FirstRoom(name, url, users, store), keys, platform, has_settings=has_settings
-        )
+        values = {"room": name, "url": url, "users": str(users)}
+        files = create_first_files(values, store, keys, platform, has_settings=has_settings)
         if destination.is_docker:
             files.append(create_compose_file(root))
         return write_once(root, files, dry_run=dry_run) + destination.write_shipped_files()

@@ -48,17 +48,6 @@ class File:
     mode: int = 0o644
 
 
-@dataclass(frozen=True, slots=True)
-class FirstRoom:
-    """The user's answers to `waitroom init`: the first room and the address of Redis."""
-
-    name: str
-    #: The site's address without a path, such as http://shop.example.
-    url: str
-    users: int
-    store: str
-
-
 def read_shipped_files(program: str, platform: Platform) -> list[File]:
     """Read the files that an update replaces: nginx's includes, the waiting page, systemd units."""
     files = [
@@ -84,24 +73,24 @@ def read_shipped_files(program: str, platform: Platform) -> list[File]:
 
 
 def create_first_files(
-    room: FirstRoom, keys: list[str], platform: Platform, *, has_settings: bool
+    room: dict[str, str], store: str, keys: list[str], platform: Platform, *, has_settings: bool
 ) -> list[File]:
     """Create the files that updates do not replace: settings, secrets, addresses of replicas.
 
-    If `keys`, the existing secret_keys, is empty, create a key. If a settings file exists
+    `room` has the room's values for the settings template, and `store` is the URL of Redis. If
+    `keys`, the existing secret_keys, is empty, create a key. If a settings file exists
     (`has_settings`), it has the URL of Redis, so create no file for the URL.
     """
     keys = keys or [secrets.token_hex(32)]
-    has_password = bool(urlsplit(room.store).password)
-    store = 'store_file = "secrets/store"' if has_password else f"store = {json.dumps(room.store)}"
-    values = {"room": room.name, "url": room.url, "users": str(room.users), "store": store}
-    store_files = [File(f"{ETC}/secrets/store", f"{room.store}\n".encode(), PRIVATE_MODE)]
+    has_password = bool(urlsplit(store).password)
+    line = 'store_file = "secrets/store"' if has_password else f"store = {json.dumps(store)}"
+    store_files = [File(f"{ETC}/secrets/store", f"{store}\n".encode(), PRIVATE_MODE)]
     if platform.has_units:
         store_files += [
             File(f"{UNITS}/{unit}.d/store.conf", _STORE_DROP_IN.encode()) for unit in _STORE_UNITS
         ]
     return [
-        File(TOML, _fill_template("waitroom.toml", values)),
+        File(TOML, _fill_template("waitroom.toml", {**room, "store": line})),
         *(store_files if has_password and not has_settings else []),
         File(SECRET_KEYS, f"{keys[-1]}\n".encode(), PRIVATE_MODE),
         File(f"{ETC}/secrets/admin_token", f"{secrets.token_hex(32)}\n".encode(), PRIVATE_MODE),
