@@ -291,18 +291,6 @@ def test_healthcheck_ends_in_time():
     assert (done.returncode, done.stderr) == (3, "not ready: no answer within 0.5 s\n")
 
 
-@pytest.mark.parametrize(
-    "config", ["", 'secret_keys = ["demo-secret-that-everybody-knows-0000"]\n']
-)
-def test_serve_refuses_a_missing_or_known_secret(tmp_path, config):
-    """Outside the demo a replica does not start without a secret of its own."""
-    file = tmp_path / "waitroom.toml"
-    file.write_text(config + "[rooms.shop]\ntotal_active_users = 1\n")
-    done = run("serve", "--config", str(file))
-    assert done.returncode == 1
-    assert "secret_keys" in done.stderr
-
-
 @pytest.mark.parametrize("setting", ["edge_listen", "ops_listen"])
 def test_serve_says_plainly_that_an_address_is_taken(site, tmp_path, setting):
     """An address in use is named with its setting and what to do, without a traceback."""

@@ -10,7 +10,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from lupa import lua51
 
-from sidecar.kit.errors import InputError
 from sidecar.kit.moments import LATEST_MS, read_moment
 from sidecar.rooms.messages import Message
 from sidecar.rooms.openings import (
@@ -74,12 +73,6 @@ def test_a_time_of_toml(write, offset):
     hours = {"": 0, "Z": 1, "+05:00": -4}[offset]
     assert event.opens_at == TEN + hours * 3_600_000
     assert event.closes_at == event.opens_at + 36_000_500
-
-
-def test_a_variable_has_json():
-    """A list of objects."""
-    shop = load(None, {**GOOD, "WAITROOM_ROOMS__SHOP__EVENTS": json.dumps([SALE])}).rooms["shop"]
-    assert shop.events == room(SALE).events
 
 
 @pytest.mark.parametrize(
@@ -395,9 +388,3 @@ def test_scripts_hear_of_events_only_where_there_are_some():
     plain = RoomSettings(total_active_users=1).get_script_settings()
     assert not {"events", "classes", "lines"} & set(plain)
     assert len(room(SALE).get_script_settings()["events"]) == 1
-
-
-def test_an_unknown_room_setting_beside_events_is_named():
-    """As ever."""
-    with pytest.raises(InputError, match="unknown setting"):
-        room(SALE, opens_at="2026-12-01 10:00")

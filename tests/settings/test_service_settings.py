@@ -81,7 +81,7 @@ def test_no_room_is_needed(write):
     assert load(write("[leases.seat]\nterm = 60\n"), ONLY_SECRET).rooms == {}
     assert load(write(f"[limits.static]\n{FIXED}"), ONLY_SECRET).rooms == {}
     (line,) = problems(write(""), **ONLY_SECRET)
-    assert line.startswith("rooms: at least one is needed")
+    assert line.startswith("rooms: at least one is needed, such as [rooms.shop] with total_active")
 
 
 def test_the_service_token_is_no_short_one(write):

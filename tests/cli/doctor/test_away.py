@@ -1,11 +1,10 @@
 """The doctor, sent to a site of which some servers are away."""
 
 import json
-import urllib.request
 
 from tests.cli.doctor.ward import bad, examine, read, said
 from tests.support.processes import wait_until
-from tests.support.site import PLAIN_LOCATION, SECRET, Site
+from tests.support.site import PLAIN_LOCATION, SECRET, Site, answers
 
 ADMITTING = """
 location /admitting {
@@ -72,11 +71,3 @@ def store_of(site) -> str | None:
         json.loads(read(f"{site.url}/_waitroom/shop/status?client")).get("store") for _ in range(4)
     }
     return None if None in names else names.pop()
-
-
-def answers(address: str) -> bool:
-    try:
-        with urllib.request.urlopen(address, timeout=2):
-            return True
-    except OSError:
-        return False

@@ -20,58 +20,60 @@ def site():
         yield site
 
 
-def test_the_command_prints_a_line_a_finding_and_says_by_its_status(site):
-    """Exit 0 when there is no problem, warnings or not; 1 otherwise."""
+@pytest.fixture
+def doctor(site):
+    """Return a function that runs `waitroom doctor` for a path of the site."""
     ports = ["--ops-port", str(free_port()), "--edge-port", str(free_port())]
-    right = CliRunner().invoke(main, ["doctor", f"{site.url}/page", *ports])
+    return lambda path, *words: CliRunner().invoke(
+        main, ["doctor", f"{site.url}{path}", *ports, *words]
+    )
+
+
+def test_the_command_prints_a_line_a_finding_and_says_by_its_status(doctor):
+    """Exit 0 when there is no problem, warnings or not; 1 otherwise."""
+    right = doctor("/page")
     assert right.exit_code == 0, right.output
     assert right.output.startswith("ok       the sidecar answers")
     assert right.output.endswith("Everything is right.\n")
-    wrong = CliRunner().invoke(main, ["doctor", f"{site.url}/no-gate", *ports])
+    wrong = doctor("/no-gate")
     assert wrong.exit_code == 1
     assert "problem  there is no waiting room at this address" in wrong.output
     assert "         -> In the page's location, write" in wrong.output
-    as_json = CliRunner().invoke(main, ["doctor", f"{site.url}/no-gate", "--json", *ports])
+    as_json = doctor("/no-gate", "--json")
     document = json.loads(as_json.output)
     assert document["problems"] == 1
     assert {"level", "what", "fix"} == set(document["findings"][0])
 
 
-def test_a_setting_that_was_changed_at_run_time_is_marked(site, monkeypatch):
+def test_a_setting_that_was_changed_at_run_time_is_marked(site, doctor, monkeypatch):
     """With both values, and how to take it back; of the page's room alone, and with a token."""
-    ports = ["--ops-port", str(free_port()), "--edge-port", str(free_port())]
-
-    def examine():
-        return CliRunner().invoke(main, ["doctor", f"{site.url}/page", *ports])
-
     site.admin("PATCH", "/rooms/shop", {"total_active_users": 2000})
-    assert "run time" not in examine().output
+    assert "run time" not in doctor("/page").output
     monkeypatch.setenv("WAITROOM_URL", site.ops[0])
     monkeypatch.setenv("WAITROOM_TOKEN", ADMIN_TOKEN)
-    done = examine()
+    done = doctor("/page")
     assert "warning  changed at run time: shop: total_active_users: 2000, file: 1000" in done.output
     assert "`waitroom rooms set shop total_active_users=null`" in done.output
     assert done.exit_code == 0
     site.admin("PATCH", "/rooms/shop", {"total_active_users": None})
-    assert "run time" not in examine().output
+    assert "run time" not in doctor("/page").output
 
 
-def test_an_adaptive_room_that_nginx_never_reports_to_is_a_problem(site, monkeypatch):
+def test_an_adaptive_room_that_nginx_never_reports_to_is_a_problem(site, doctor, monkeypatch):
     """While visitors are inside. Only nginx' side is missing here, and the fix names both."""
     monkeypatch.setenv("WAITROOM_URL", site.ops[0])
     monkeypatch.setenv("WAITROOM_TOKEN", ADMIN_TOKEN)
-    ports = ["--ops-port", str(free_port()), "--edge-port", str(free_port())]
     site.admin("PATCH", "/rooms/shop", {"adaptive": {"p90": 1.2}})
     for _ in range(5):
         assert Visitor(site.url).get("/page").status == 200
     wait_until(lambda: site.room()["site"] is not None, "the first tick", timeout_s=20)
-    done = CliRunner().invoke(main, ["doctor", f"{site.url}/page", *ports])
+    done = doctor("/page")
     assert done.exit_code == 1
     assert "problem  room 'shop' is adaptive, but nginx reports no response" in done.output
     assert "`health_listen`" in done.output
     assert "`include waitroom/health.conf;`" in done.output
     site.admin("PATCH", "/rooms/shop", {"adaptive": None})
-    done = CliRunner().invoke(main, ["doctor", f"{site.url}/page", *ports])
+    done = doctor("/page")
     assert "adaptive" not in done.output
 
 

@@ -10,7 +10,7 @@ from sidecar.cli.doctor.findings import Level
 from tests.cli.doctor.ward import bad, examine, said
 from tests.support.processes import Process, listens, wait_until
 from tests.support.redis_servers import RedisServer
-from tests.support.site import Site, redis_command
+from tests.support.site import Site, answers, redis_command
 
 
 def get(url: str) -> dict:
@@ -59,7 +59,7 @@ async def test_replicas_with_a_redis_each_are_found(room):
         config.write_text(config.read_text().replace(str(site.redis_socket), str(other)))
         site.replicas[1].stop()
         site.replicas[1].start()
-        wait_until(lambda: is_ready(site.ops[1]), "the replica", of=site.replicas[1])
+        wait_until(lambda: answers(f"{site.ops[1]}/readyz"), "the replica", of=site.replicas[1])
         (problem,) = bad(await examine(f"{site.url}/page"))
         assert "replicas do not share a store: 2 stores answered; each has its own queue" in problem
 
@@ -73,10 +73,3 @@ async def test_a_redis_that_evicts_is_found():
         (problem,) = bad(await examine(f"{site.url}/page"))
         assert "maxmemory-policy allkeys-lru" in problem
         assert "noeviction" in problem
-
-
-def is_ready(ops: str) -> bool:
-    try:
-        return get(f"{ops}/readyz")["status"] == "ready"
-    except OSError:
-        return False
