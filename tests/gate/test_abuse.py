@@ -301,29 +301,9 @@ async def test_a_bound_pass_while_the_store_is_away(replica):
 # Places by the dozen.
 
 
-async def addresses(site) -> int:
-    room = site.room.store._name
-    return await site.room.store._redis.zcard(room_key(room, "addresses"))
-
-
 async def join(site, address: str) -> str:
     reply = await site.check(headers={"X-Real-IP": address})
     return reply.headers["X-Waitroom-State"]
-
-
-async def test_an_address_is_forgotten(replica):
-    """The next sweep forgets an address without places and sessions; nothing grows."""
-    site = await replica(max_places_per_address=3, session_duration=10, claim_window=5)
-    states = [await join(site, "192.0.2.1") for _ in range(5)]
-    assert states == ["admitted", "waiting", "waiting", "full", "full"]
-    assert await addresses(site) == 3
-    site.turn.forward(10 + GRACE_S + 300)
-    while (await site.room.store.sweep(200)).has_more:
-        pass
-    assert await addresses(site) == 0
-    assert [await join(site, "192.0.2.1") for _ in range(4)] == [
-        "admitted", "waiting", "waiting", "full",
-    ]  # fmt: skip
 
 
 async def test_a_flood_from_one_address_is_counted_once(replica):
