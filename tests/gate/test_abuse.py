@@ -1,7 +1,5 @@
-"""What is tried with the cookie, with a clock to turn: docs/attacks.md lists it all.
-
-What is tried with HTTP itself is in tests/nginx/test_abuse.py.
-"""
+"""Attacks with cookies, at a replica whose clock the tests set. docs/attacks.md lists all attacks;
+those with HTTP itself are in tests/nginx/test_abuse.py."""
 
 import asyncio
 import hmac

@@ -1,4 +1,4 @@
-"""The doors while the store is away, and while it recovers."""
+"""The endpoints while Redis is unavailable, and while it recovers."""
 
 from sidecar.kit.clock import iso
 from sidecar.rooms.metrics import RoomMetrics

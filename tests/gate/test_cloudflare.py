@@ -1,4 +1,4 @@
-"""Where somebody stands, in Cloudflare's words."""
+"""The status document with the field names of Cloudflare Waiting Room."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""/gate: what proxies are told that hand a refusal on as it is."""
+"""/gate: the responses to proxies that pass a refusal on to the visitor."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Giving up places, over and over, and what is remembered of it."""
+"""Giving up places, over and over."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who asks again within a moment."""
+"""Which polls repeat the one before."""
 
 import pytest
 

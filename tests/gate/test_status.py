@@ -136,19 +136,6 @@ async def test_too_many_polls_keep_the_place(replica):
     assert (reply.status, (await reply.json())["position"]) == (200, 1)
 
 
-async def test_polls_as_advised_are_never_too_many(replica):
-    """Ten minutes of polling when told to."""
-    site = await replica(poll_limit=30)
-    first = cookie_of(await site.check())
-    ticket = cookie_of(await site.check())
-    for _ in range(200):
-        reply = await site.status(ticket)
-        assert reply.status == 200
-        site.turn.forward((await reply.json())["refresh_after_seconds"] + 0.001)
-        kept = await site.check(first)
-        first = cookie_of(kept) if "Set-Cookie" in kept.headers else first
-
-
 async def test_who_waits_in_a_paused_room_is_told_so(replica):
     """Waiting visitors are told that the room is paused, and when it goes on; others are not."""
     site = await replica()

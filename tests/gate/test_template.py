@@ -99,6 +99,16 @@ async def test_it_is_changed_at_run_time(shop):
     assert "Alpenrock is busy" in await (await page_of(shop, said)).text()
 
 
+async def test_a_template_with_our_script_needs_no_refresh(shop, tmp_path):
+    """The script polls, and a reload would only disturb the visitor."""
+    text = '<script src="/_waitroom/static/waiting.js"></script>'
+    (tmp_path / "templates" / "scripted.html").write_text(text)
+    assert (await change(shop, "scripted.html")).status == 200
+    verdict = await shop.check()
+    page = await page_of(shop, verdict.headers["X-Waitroom-Document"])
+    assert (verdict.headers["Refresh"], "Refresh" in page.headers) == ("", False)
+
+
 @pytest.mark.parametrize(
     ("value", "reason"),
     [

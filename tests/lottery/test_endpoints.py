@@ -29,7 +29,6 @@ from tests.support.draws import HOUR_MS, START_MS, make_event, make_ids
 from tests.support.replica import HTML, KEYS, cookie_of
 from tests.support.site import ROOT
 
-HEX = re.compile("[0-9a-f]{64}")
 PLAIN = RoomEvent(name="plain", opens_at=START_MS + 9 * HOUR_MS)
 
 
