@@ -151,7 +151,7 @@ async def take_lease(
         limit = template.settings.max_waiting
         raise ProblemError(
             QUEUE_FULL,
-            detail=f"max_waiting = {limit} are in the queue for {params.resource}.",
+            detail=f"The queue for {params.resource} has max_waiting = {limit} holders.",
             retry_after=max(1, math.ceil(state.refresh_ms / 1000)),
             **lease.model_dump(),
         )
@@ -172,8 +172,10 @@ async def renew_lease(
     state = await template.renew(path.resource, body.holder, body.fence, owner=owner)
     if state.outcome is LeaseOutcome.NOT_RENEWED:
         is_renewable = template.settings.renewable
-        reason = "max_term is reached." if is_renewable else "Its leases are not renewable."
-        raise ProblemError(schemas.NOT_RENEWED, detail=f"{reason} It ends when it said.")
+        reason = "max_term is reached." if is_renewable else "The template is not renewable."
+        raise ProblemError(
+            schemas.NOT_RENEWED, detail=f"{reason} The end of the lease is unchanged."
+        )
     if state.outcome is not LeaseOutcome.GRANTED:
         raise _make_lease_over_problem(path.resource, body.fence)
     return _make_status(path, body.holder, state)

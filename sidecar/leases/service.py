@@ -78,7 +78,7 @@ class TemplateLeases:
         """Raise InputError for a resource that the settings do not allow."""
         if not self.settings.allows(resource):
             raise InputError(
-                [f"resource: {self.name} has none called {resource[:40]!r} (the setting resources)"]
+                [f"resource: {self.name} does not allow {resource[:40]!r} (the setting resources)"]
             )
 
     def _check_and_name(self, resource: str, holder: str, owner: str) -> str:

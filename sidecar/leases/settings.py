@@ -73,7 +73,7 @@ class LeaseSettings(BaseModel):
     def _check_max_term(cls, value: float | None, info: ValidationInfo) -> float | None:
         term = info.data.get("term")
         if value is not None and info.data.get("renewable") is False:
-            raise ValueError("is for renewable = true; else the term is the end")
+            raise ValueError("requires renewable = true, because other leases end with their term")
         if value is not None and term is not None and value < term:
             raise ValueError(f"must not be shorter than the term ({term:g} s)")
         return value

@@ -51,7 +51,7 @@ def _check_value(value: int) -> int:
 def _check_keys(limits: dict[str, int]) -> dict[str, int]:
     problems = [
         f"{key[:40]!r} is a key of no call: at most {MAX_KEY_LENGTH} characters, ASCII without "
-        "spaces; what a field has beside is percent-encoded"
+        "spaces; other characters of a field are percent-encoded"
         for key in limits
         if not KEY.match(key)
     ]
@@ -115,7 +115,7 @@ class LimitSettings(BaseModel):
         if value is None and algorithm not in {None, "concurrency"}:
             raise ValueError(f'is needed for {algorithm}, such as "1s"')
         if value is not None and algorithm == "concurrency":
-            raise ValueError("concurrency has none: how long a permit lasts is its lease")
+            raise ValueError("is not for concurrency, where `lease` says how long a permit lasts")
         return value
 
     @field_validator("burst")
@@ -127,7 +127,7 @@ class LimitSettings(BaseModel):
     @classmethod
     def _check_on_exceed(cls, value: str, info: ValidationInfo) -> str:
         if value == "pace" and info.data.get("algorithm") == "concurrency":
-            raise ValueError("nobody knows when a permit is given back: for a line use a lease")
+            raise ValueError("concurrency cannot pace calls: if calls have to queue, use a lease")
         return value
 
     @cached_property

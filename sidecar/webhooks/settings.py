@@ -78,7 +78,7 @@ class Webhook(BaseModel):
             case "previous_secret", "dingtalk":
                 raise ValueError("DingTalk has one secret at a time: leave this out")
         if info.data.get("secret") == "":
-            raise ValueError("needs a secret beside it, the new one")
+            raise ValueError("requires `secret`, the new secret")
         check_webhook_secret(secret)
         return secret
 
@@ -89,8 +89,7 @@ class Webhook(BaseModel):
     ) -> list[WebhookEventName]:
         if "called" in events and info.data.get("format") in {"slack", "dingtalk"}:
             raise ValueError(
-                "called is for programs, an address for each visitor: leave it out, or say "
-                'format = "generic"'
+                'called requires format = "generic", because each message has links for visitors'
             )
         return events
 

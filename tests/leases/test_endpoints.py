@@ -109,7 +109,7 @@ async def test_renewing(service):
     assert (await site.fetch("PUT", SEAT, body))["expires_in_seconds"] == 50
     said = await site.fetch("PUT", SEAT, body, status=409)
     assert (said["title"], said["detail"]) == (
-        "Not renewed", "max_term is reached. It ends when it said.",
+        "Not renewed", "max_term is reached. The end of the lease is unchanged.",
     )  # fmt: skip
     assert (await look(site, "anna"))["expires_in_seconds"] == 50
 
@@ -119,7 +119,7 @@ async def test_what_is_not_renewed(service):
     site = await service(lease={"term": "1m"})
     await take(site, "anna")
     said = await site.fetch("PUT", SEAT, {"holder": "anna", "fence": FIRST}, status=409)
-    assert said["detail"] == "Its leases are not renewable. It ends when it said."
+    assert said["detail"] == "The template is not renewable. The end of the lease is unchanged."
     for holder, fence in (("anna", FIRST + 1), ("ben", FIRST), ("anna", 0)):
         body = {"holder": holder, "fence": fence}
         said = await site.fetch("PUT", SEAT, body, status=409)
@@ -141,7 +141,7 @@ async def test_a_line_that_is_full(service):
     answer = await site.ask("POST", SEAT, {"holder": "eva"})
     said = await answer.json(content_type=None)
     assert (answer.status, said["title"], said["state"]) == (429, "The line is full", "full")
-    assert said["detail"] == "max_waiting = 1 are in the queue for 17."
+    assert said["detail"] == "The queue for 17 has max_waiting = 1 holders."
     assert int(answer.headers["Retry-After"]) == said["retry_after_seconds"] >= 1
     assert (said["waiting"], said["position"], said["order"]) == (1, None, None)
 

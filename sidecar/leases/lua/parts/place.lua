@@ -1,8 +1,8 @@
 -- @include "leases/parts/clients"
 -- Handles places in the queue: estimates waits, and decides when the next heartbeat is due.
 
--- The first holder in the queue polls when the next slot becomes free. So do this many holders
--- behind that holder, because the holders ahead of them may have left.
+-- The holders who may get one of the next free slots poll when that slot becomes free. So do the
+-- NEAR_HEAD - 1 holders behind them, because the holders ahead may have left.
 local NEAR_HEAD = 5
 
 -- Returns the earliest and the expected time at which the n-th slot (from 0) becomes free. Assumes
