@@ -24,12 +24,13 @@ def make(redis, turn):
     """Makes the store of a template, of the same name each time; settings by name."""
     name = new_room_name()
 
-    def make_leases(*, template=name, **settings) -> LeaseStore:
+    def make_leases(*, client=redis, template=name, observer=None, **settings) -> LeaseStore:
         return LeaseStore(
-            redis,
+            client,
             template,
             settings=LeaseSettings(**{"term": 60, **settings}),
             clock=StoreClock(),
+            observer=observer,
             now_ms=turn,
             timeout_s=5,
         )
@@ -451,6 +452,17 @@ async def test_what_is_over_is_not_listed(make, turn):
     assert await store.count() == 1
 
 
+async def test_a_look_changes_nothing(redis, make, turn):
+    store = make()
+    await ask_all(store, "A", "one", "two")
+    turn.forward(60)
+    before = await contents(redis, store)
+    await store.list()
+    await store.count()
+    assert await contents(redis, store) == before
+    assert "line:A" in before
+
+
 # The store --------------------------------------------------------------------------------------
 
 
@@ -505,17 +517,10 @@ async def test_of_a_batch_nobody_is_given_a_lease_whose_client_has_gone(make, tu
     assert [(await task).outcome for task in asked] == [GONE, GONE, GRANTED]
 
 
-async def test_a_full_store(redis_socket, turn):
+async def test_a_full_store(redis_socket, make, turn):
     """A full Redis refuses whatever takes room, and still answers looks and releases."""
     redis = connect(f"unix://{redis_socket}", timeout_s=5)
-    store = LeaseStore(
-        redis,
-        new_room_name(),
-        settings=LeaseSettings(term=60, renewable=True),
-        clock=StoreClock(),
-        now_ms=turn,
-        timeout_s=5,
-    )
+    store = make(client=redis, renewable=True)
     lease, _ = await ask_all(store, "A", "one", "two")
     await store.ask("B", "three")
     turn.forward(5)
@@ -563,27 +568,10 @@ async def test_calls_go_together(make):
     assert sizes == [(store._name, "ask", 64), (store._name, "ask", 36)]
 
 
-@pytest.fixture
-async def away():
-    """Makes the store of a template whose Redis is not there."""
-    nobody = connect(f"redis://127.0.0.1:{free_port()}", timeout_s=1)
-    errors = []
-    yield (
-        LeaseStore(
-            nobody,
-            new_room_name(),
-            settings=LeaseSettings(term=60),
-            clock=StoreClock(),
-            observer=Observer(error=lambda _, what: errors.append(what)),
-        ),
-        errors,
-    )
-    await close(nobody)
-
-
-async def test_every_call_says_that_the_store_is_away(away):
+async def test_every_call_says_that_the_store_is_away(make):
     """Every method raises StoreError with its name, and counts the error."""
-    store, errors = away
+    nobody, errors = connect(f"redis://127.0.0.1:{free_port()}", timeout_s=1), []
+    store = make(client=nobody, observer=Observer(error=lambda _, what: errors.append(what)))
     for name, call in {
         "ask": lambda: store.ask("A", "one"),
         "renew": lambda: store.renew("A", "one", 1),
@@ -596,3 +584,4 @@ async def test_every_call_says_that_the_store_is_away(away):
         with pytest.raises(StoreError, match=f"^{name}: "):
             await call()
     assert errors == ["ask", "renew", "release", "due", "list", "count"]
+    await close(nobody)
