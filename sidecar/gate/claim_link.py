@@ -18,6 +18,7 @@ from aiohttp import web
 from sidecar.gate.cookies import format_cookie
 from sidecar.gate.page.branding import apply_branding
 from sidecar.gate.page.render import Page
+from sidecar.gate.page.responses import NO_STORE
 from sidecar.gate.return_address import read_next_of_link
 from sidecar.gate.schemas import ClaimParameters, RedirectHeaders, RetryHeaders, SiteHeader
 from sidecar.gate.visitor_request import VisitorRequest
@@ -25,7 +26,7 @@ from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.metrics import METRICS
 from sidecar.http.models import NO_BODY, NO_JSON
 from sidecar.http.problems import STORE_RETRY_S
-from sidecar.http.static_pages import CONTENT_SECURITY_POLICY
+from sidecar.http.static_pages import make_page_response
 from sidecar.kit.errors import StoreError, StoreUnavailableError
 from sidecar.kit.share import find_share
 from sidecar.rooms.schemas.common import UNKNOWN_ROOM
@@ -36,12 +37,8 @@ from sidecar.visitors.model import Ticket
 _STATUS = {"called": 200, "waiting": 200, "begun": 410, "gone": 410, "unknown": 400, "away": 503}
 #: The views whose page has the button to take over the place or the call.
 _VIEWS_WITH_BUTTON = {"called", "waiting"}
-_HEADERS = {
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
-    # The URL is a secret.
-    "Referrer-Policy": "no-referrer",
-}
+#: The URL is a secret.
+_NO_REFERRER = {"Referrer-Policy": "no-referrer"}
 
 log = structlog.get_logger()
 
@@ -143,7 +140,7 @@ async def take_claim(request: web.Request) -> web.Response:
     if link.view not in _VIEWS_WITH_BUTTON or link.ticket is None or is_cross_site:
         return _make_page_response(request, room, link)
     request.app[METRICS].requests.count(room.name, "claim", "taken")
-    headers = {**_HEADERS, "Location": read_next_of_link(request)}
+    headers = {**NO_STORE, **_NO_REFERRER, "Location": read_next_of_link(request)}
     headers["Set-Cookie"] = format_cookie(request.headers, room, link.ticket)
     return web.Response(status=303, headers=headers)
 
@@ -196,13 +193,8 @@ def _make_page_response(request: web.Request, room: WaitingRoom, link: _Link) ->
         site=room.settings.site_name,
         left_s=link.left_s,
     )
-    headers = {**_HEADERS, "Content-Language": language}
+    headers = {**_NO_REFERRER, "Content-Language": language}
     if link.view == "away":
         headers["Retry-After"] = str(STORE_RETRY_S)
-    return web.Response(
-        text=apply_branding(text, room.settings),
-        status=_STATUS[link.view],
-        content_type="text/html",
-        charset="utf-8",
-        headers=headers,
-    )
+    text = apply_branding(text, room.settings)
+    return make_page_response(text, headers, status=_STATUS[link.view])

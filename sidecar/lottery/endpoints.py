@@ -7,7 +7,7 @@ from aiohttp import web
 
 from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.problems import STORE_RETRY_S, ProblemError
-from sidecar.http.static_pages import CONTENT_SECURITY_POLICY
+from sidecar.http.static_pages import make_page_response
 from sidecar.kit.clock import iso
 from sidecar.kit.errors import StoreUnavailableError
 from sidecar.kit.share import find_share
@@ -58,7 +58,7 @@ async def get_draw(request: web.Request, params: DrawParameters) -> web.Response
     room = room_of(request)
     accept = request.headers.get("Accept", "").lower()
     if "text/html" in accept and "json" not in accept:
-        return _make_page_response(request)
+        return make_page_response(request.app[DRAW_PAGE], {"Vary": "Accept"})
     draws, event = _find_draw(room, params.event)
     now_ms = room.clock.now_ms()
     draw = Draw(
@@ -161,17 +161,3 @@ async def _find_list_members(room: WaitingRoom, draws: Draws, event: RoomEvent) 
 def _list_began_ms(room: WaitingRoom) -> int:
     """Return the start, in ms, of the pre-queue whose list Redis has, or 0 without a list."""
     return int(room.snapshot.counters.get("drawn_from", 0)) if room.snapshot else 0
-
-
-def _make_page_response(request: web.Request) -> web.Response:
-    return web.Response(
-        text=request.app[DRAW_PAGE],
-        content_type="text/html",
-        charset="utf-8",
-        headers={
-            "Cache-Control": "no-store",
-            "Vary": "Accept",
-            "Content-Security-Policy": CONTENT_SECURITY_POLICY,
-            "Referrer-Policy": "same-origin",
-        },
-    )

@@ -20,7 +20,7 @@ from sidecar.http.endpoint import ANYBODY, Endpoints
 from sidecar.http.models import NO_JSON
 from sidecar.http.problem_kinds import GENERAL
 from sidecar.http.problems import problem
-from sidecar.http.static_pages import CONTENT_SECURITY_POLICY
+from sidecar.http.static_pages import make_page_response
 from sidecar.kit.templates import Template
 from sidecar.visitors.answer import Answer
 from sidecar.visitors.model import VisitorState
@@ -112,7 +112,7 @@ def render_page(
         opens=format_opening(document, room.settings, language),
     )
     text = apply_branding(text, room.settings)
-    return _make_html_response(text, language, CONTENT_SECURITY_POLICY)
+    return make_page_response(text, {"Content-Language": language})
 
 
 def _render_template(  # noqa: PLR0913 - the template needs all of them
@@ -130,17 +130,8 @@ def _render_template(  # noqa: PLR0913 - the template needs all of them
     language = page.languages.choose(request.headers.get("Accept-Language"))
     values = collect_values(document, room.settings, page, language, unsent=unsent)
     text = template.render({**values, "next": quote(next_url, safe=SAFE)})
-    response = _make_html_response(text, language, POLICY)
+    headers = {"Content-Language": language, "Content-Security-Policy": POLICY}
+    response = make_page_response(text, headers)
     if refresh := format_refresh(template, document, next_url, unsent=unsent):
         response.headers["Refresh"] = refresh
     return response
-
-
-def _make_html_response(text: str, language: str, policy: str) -> web.Response:
-    headers = {
-        **NO_STORE,
-        "Content-Language": language,
-        "Content-Security-Policy": policy,
-        "Referrer-Policy": "same-origin",
-    }
-    return web.Response(text=text, content_type="text/html", charset="utf-8", headers=headers)
