@@ -27,17 +27,6 @@ def test_a_burst_and_then_so_many_a_second(limit):
     assert left(limit, "192.0.2.1", 110 + BURST / PER_S, 999) == BURST
 
 
-def test_what_is_refused_costs_nothing(limit):
-    """Who keeps trying is not kept out for longer."""
-    left(limit, "192.0.2.1", 0, 5000)
-    assert left(limit, "192.0.2.1", 1, 999) == PER_S
-
-
-def test_others_are_not_affected(limit):
-    left(limit, "192.0.2.1", 0, 999)
-    assert limit.wait_s("192.0.2.2", 0) == 0
-
-
 def test_so_many_addresses_are_remembered(limit, monkeypatch):
     """The one that was quiet for longest is forgotten."""
     monkeypatch.setattr(addresses, "MAX_ADDRESSES", 3)

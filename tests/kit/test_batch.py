@@ -102,17 +102,6 @@ async def test_a_caller_cancelled_in_flight_takes_nothing_from_the_others(store,
     assert store.batches == [[1, 2, 3]]
 
 
-async def test_the_caller_whose_item_started_the_flight_may_go(store, submit):
-    """The flight is nobody's own: the others that wait behind it are sent."""
-    [first] = await submit(1)
-    [second] = await submit(2)
-    first.cancel()
-    await settle()
-    await store.answer()
-    await store.answer()
-    assert await second == 20
-
-
 async def test_the_item_of_a_caller_cancelled_before_its_flight_is_still_sent(store, submit):
     """It cannot be told from one that the store has already: both are done once."""
     await submit(1)
@@ -133,17 +122,6 @@ async def test_an_error_reaches_everybody_in_its_batch_and_nobody_else(store, su
             await caller
     await store.answer()
     assert await later == 40
-
-
-async def test_an_error_that_nobody_waits_for_is_dropped(store, submit):
-    """A batch whose callers are all gone fails in silence; the batcher lives on."""
-    [caller] = await submit(1)
-    caller.cancel()
-    await settle()
-    await store.fail(OSError("away"))
-    [second] = await submit(2)
-    await store.answer()
-    assert await second == 20
 
 
 @pytest.mark.parametrize("replies", [[], [10], [10, 20, 30]])

@@ -41,14 +41,6 @@ def test_a_reply_sets_it(machine, clock):
     assert clock.now_ms() == 1_900_000_000_373
 
 
-def test_setting_the_machines_clock_changes_nothing(machine, clock):
-    """Between replies it follows the monotonic clock: a corrected wall clock does not show."""
-    clock.observe(1_900_000_000_000)
-    machine.wall_s -= 86_400
-    machine.running_s += 2
-    assert clock.now_ms() == 1_900_000_002_000
-
-
 def test_the_last_reply_counts(machine, clock):
     """It can go back: a store that failed over may have an earlier clock, and it rules."""
     clock.observe(1_900_000_000_000)
