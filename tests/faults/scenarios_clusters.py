@@ -20,8 +20,8 @@ KEY = room_key(ROOM, "stats")
 async def sentinel_failover(scale: Scale) -> Row:
     store = SentinelStore()
     return await _break_store(
-        scale, "Sentinel failover (primary killed)", store, store.kill_primary,
-        lambda killed: store.primary() is not killed and store.primary().answers,
+        scale, "Sentinel failover (primary killed)", store, lambda: store.kill_primary_of(KEY),
+        lambda killed: store.primary_of(KEY) is not killed and store.primary_of(KEY).answers,
     )  # fmt: skip
 
 

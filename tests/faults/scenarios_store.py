@@ -28,7 +28,8 @@ async def restarted(scale: Scale) -> Row:
         async with world(name, cap=scale.cap, store=redis.url) as run:
             await run.fill(scale)
             run.begin_fault()
-            await asyncio.to_thread(redis.restart)
+            await asyncio.to_thread(redis.process.stop)
+            await asyncio.to_thread(redis.start)
             run.end_fault()
             run.note(f"away for {run.mended - run.broken:.1f} s")
             await wait_until_recovered(run, scale)

@@ -167,14 +167,6 @@ async def test_rooms_of_a_cluster_without_functions(cluster, open_store):
     await asyncio.gather(*(store.snapshot() for store in stores))
 
 
-async def test_as_many_calls_as_anybody_likes(topology, open_store):
-    """More than there are connections wait for one, and all are answered."""
-    redis = open_store(url_of(topology), timeout_s=PATIENT_S)
-    stores = rooms_of(redis, *(new_room_name() for _ in range(40)), timeout_s=PATIENT_S)
-    await asyncio.gather(*(store.enter(new_visitor()) for _ in range(5) for store in stores))
-    await asyncio.gather(*(store.snapshot() for _ in range(3) for store in stores))
-
-
 async def test_who_has_time_waits_for_a_connection(topology, open_store):
     """All are in use for longer than a call of half a second would wait."""
     redis = open_store(url_of(topology), timeout_s=20)

@@ -52,9 +52,6 @@ class RedisServer(Servers):
     def _command(self) -> list[str]:
         return ["redis-server", *self._options, "--dir", str(self.folder)]
 
-    def _wait_ready(self) -> None:
-        wait_until(lambda: self.answers, f"the server on {self.port}: {self.process.output}")
-
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
@@ -87,12 +84,7 @@ class RedisServer(Servers):
 
     def start(self) -> None:
         self.process.start()
-        self._wait_ready()
-
-    def restart(self) -> None:
-        """Stop the server gracefully, and start it with its data."""
-        self.process.stop()
-        self.start()
+        wait_until(lambda: self.answers, f"the server on {self.port}: {self.process.output}")
 
     def kill(self) -> None:
         """Send SIGKILL, which also works while the server is paused."""
@@ -108,7 +100,32 @@ class RedisServer(Servers):
         self.cli("config", "set", name, value)
 
 
-class SentinelStore(Servers):
+class _ReplicatedStore(Servers):
+    """A store of several servers, of which a subclass finds the primary for a key."""
+
+    def primary_of(self, key: str) -> RedisServer | None:
+        raise NotImplementedError
+
+    def kill_primary_of(self, key: str) -> RedisServer:
+        primary = self.primary_of(key)
+        assert primary is not None
+        primary.kill()
+        return primary
+
+    def wait_replicated(self, key: str) -> None:
+        """Wait until the replicas have all writes that the key's primary has confirmed."""
+        primary = self.primary_of(key)
+        assert primary is not None
+        offset = int(primary.info("replication")["master_repl_offset"])
+
+        def have_confirmed() -> bool:
+            replicas = _replicas(primary)
+            return bool(replicas) and all(int(replica["offset"]) >= offset for replica in replicas)
+
+        wait_until(have_confirmed, f"the replicas of {primary.port}")
+
+
+class SentinelStore(_ReplicatedStore):
     """A primary, two replicas, and three sentinels with a quorum of two. `password` is that of the
     primary and the replicas."""
 
@@ -138,23 +155,11 @@ class SentinelStore(Servers):
         hosts = ",".join(sentinel.address for sentinel in self.sentinels)
         return f"redis+sentinel://{login}{hosts}/{SERVICE}"
 
-    def primary(self) -> RedisServer:
+    def primary_of(self, key: str) -> RedisServer:  # noqa: ARG002 - as in ClusterStore
         """Return the current primary according to the sentinels."""
         answer = self.sentinels[0].cli("sentinel", "get-master-addr-by-name", SERVICE)
         port = int(answer.split()[1])
         return next(server for server in self.servers if server.port == port)
-
-    def primary_of(self, key: str) -> RedisServer:  # noqa: ARG002 - as in ClusterStore
-        return self.primary()
-
-    def kill_primary(self) -> RedisServer:
-        primary = self.primary()
-        primary.kill()
-        return primary
-
-    def wait_replicated(self, key: str = "") -> None:  # noqa: ARG002 - as in ClusterStore
-        """Wait until the replicas have all writes that the primary has confirmed."""
-        _wait_for_replicas(self.primary())
 
 
 class _SentinelServer(RedisServer):
@@ -183,7 +188,7 @@ class _SentinelServer(RedisServer):
         return dict(zip(lines[::2], lines[1::2], strict=False))
 
 
-class ClusterStore(Servers):
+class ClusterStore(_ReplicatedStore):
     """A cluster of three primaries with a replica each."""
 
     def _start(self) -> None:
@@ -256,12 +261,6 @@ class ClusterStore(Servers):
         own = next(row[0] for row in rows if "myself" in row[2])
         return self._server(next(r[0] for r in rows if r[3] == own and "fail" not in r[2]))
 
-    def kill_primary_of(self, key: str) -> RedisServer:
-        primary = self.primary_of(key)
-        assert primary is not None
-        primary.kill()
-        return primary
-
     def move_slot(self, key: str, *, pause_s: float = 0) -> RedisServer:
         """Move a key's slot to another primary, as resharding does. Return the new primary.
 
@@ -280,12 +279,6 @@ class ClusterStore(Servers):
             server.cli("cluster", "setslot", slot, "node", target_id)
         return target
 
-    def wait_replicated(self, key: str) -> None:
-        """Wait until the replicas have all writes that the key's primary has confirmed."""
-        primary = self.primary_of(key)
-        assert primary is not None
-        _wait_for_replicas(primary)
-
 
 def _replicas(server: RedisServer) -> list[dict[str, str]]:
     rows = [value for name, value in server.info("replication").items() if name.startswith("slave")]
@@ -294,14 +287,3 @@ def _replicas(server: RedisServer) -> list[dict[str, str]]:
 
 def _replicas_online(server: RedisServer) -> int:
     return sum(replica["state"] == "online" for replica in _replicas(server))
-
-
-def _wait_for_replicas(server: RedisServer) -> None:
-    """Wait until all replicas have confirmed all writes of the server."""
-    offset = int(server.info("replication")["master_repl_offset"])
-
-    def have_confirmed() -> bool:
-        replicas = _replicas(server)
-        return bool(replicas) and all(int(replica["offset"]) >= offset for replica in replicas)
-
-    wait_until(have_confirmed, f"the replicas of {server.port}")
