@@ -19,15 +19,11 @@ def test_a_code_is_one_kind():
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.code)
-def test_a_kind_says_when_it_comes_and_what_to_do(kind):
-    """docs/problems.md is made of these sentences."""
+def test_a_kind_says_what_it_is(kind):
+    """docs/problems.md is made of these sentences. Its type is an absolute URI without a host, so
+    it is the same at every installation."""
     assert kind.meaning.endswith(".")
     assert kind.remedy.endswith(".")
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.code)
-def test_a_kind_has_a_type_of_its_own(kind):
-    """It is an absolute URI without a host, so it is the same at every installation."""
     document = json.loads(problem(kind).body)
     assert document["type"] == f"urn:waitroom:problem:{kind.code}"
     assert re.fullmatch(r"urn:[a-z0-9]+:[a-z0-9:_-]+", document["type"])

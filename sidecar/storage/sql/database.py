@@ -69,10 +69,6 @@ class Tables:
 _migration_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
 
-class UnversionedError(RuntimeError):
-    """The tables exist and have rows, but the database does not say which revision they have."""
-
-
 def open_database(
     url: str, *, setting: str = "history", lock_timeout_s: int | None = None
 ) -> AsyncEngine:
@@ -255,18 +251,16 @@ async def migrate(
     except CommandError as error:
         what = f"the tables are of revision {before}, unknown here: {error}"
         raise DatabaseError(what) from error
-    except UnversionedError as error:
-        raise DatabaseError(str(error)) from error
     return before, tables.revision
 
 
 def drop_empty_tables(connection: Connection, names: set[str]) -> None:
     """Drop the tables that a killed first migration has left behind in MariaDB or MySQL. Raises
-    UnversionedError if one of them has rows."""
+    DatabaseError if one of them has rows, because nothing says which revision it has."""
     existing = names.intersection(inspect(connection).get_table_names())
     for name in existing:
         if connection.execute(select(1).select_from(table(name)).limit(1)).first():
-            raise UnversionedError(f"{name} is there and has rows, but nothing says its revision")
+            raise DatabaseError(f"{name} is there and has rows, but nothing says its revision")
     for name in existing:
         connection.execute(DropTable(Table(name, MetaData())))
 
