@@ -203,22 +203,6 @@ async def test_a_signal_during_a_reload_reloads_again(site):
     await stop_workers(task)
 
 
-async def test_requests_in_flight_see_the_old_or_the_new_settings(site):
-    """A reload between two joins of many: never more inside than the greater of the two caps."""
-    shop = site.room("shop")
-
-    async def come():
-        await asyncio.sleep(0)
-        return await admitted(shop, 1)
-
-    joins = [asyncio.create_task(come()) for _ in range(40)]
-    for cap in (6, 2, 9, 4):
-        await site.reload(two(cap, 3))
-        await asyncio.sleep(0.001)
-    await asyncio.gather(*joins)
-    assert 2 <= (await shop.refresh()).active <= 9
-
-
 async def test_sub_queues_of_the_file_are_taken_while_people_wait(site):
     """Those who wait keep their places, and are called by the new settings."""
     shop = site.room("shop")
