@@ -101,12 +101,12 @@ class Operators:
 
     def log_in(self, name: str) -> str:
         """Return the cookie of a new session after a log-in with the admin token."""
-        return _text(self._cookies.dumps([name, _new_session(), self._end_s(name)]))
+        return self._cookies.dumps([name, _new_session(), self._end_s(name)])
 
     def log_in_by_password(self, name: str) -> str:
         """Return the cookie of a new session after a log-in with an account's password."""
         fields = [name, _new_session(), self._end_s(name), self.accounts.digest(name)]
-        return _text(self._named_cookies.dumps(fields))
+        return self._named_cookies.dumps(fields)
 
     def _end_s(self, name: str) -> int:
         """Return when a new session expires: after all sessions that log_out_everywhere ended."""
@@ -172,9 +172,9 @@ class Operators:
         URL invalid, or, if an account made it, a new role or password of the account."""
         ends_s = int(self._now_s()) + WALL_LIFETIME_S
         if operator.by == "token":
-            return _text(self._walls.dumps([room, ends_s]))
+            return self._walls.dumps([room, ends_s])
         name = operator.name
-        return _text(self._named_walls.dumps([room, ends_s, name, self.accounts.digest(name)]))
+        return self._named_walls.dumps([room, ends_s, name, self.accounts.digest(name)])
 
     def read_wall(self, link: str) -> str | None:
         """Return the room of a wall display's link, or None if the link is forged or expired."""
@@ -213,10 +213,6 @@ def _new_session() -> str:
 def _account_key(name: str) -> str:
     """Return the key that stands for all sessions of an account. Session ids have no colon."""
     return f"name:{name}"
-
-
-def _text(signed: str | bytes) -> str:
-    return signed if isinstance(signed, str) else signed.decode("ascii")
 
 
 def clean_name(name: str) -> str:
