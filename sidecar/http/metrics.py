@@ -20,7 +20,6 @@ from prometheus_client import (
     PlatformCollector,
     ProcessCollector,
     disable_created_metrics,
-    generate_latest,
 )
 from prometheus_client.aiohttp import make_aiohttp_handler
 from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily
@@ -241,10 +240,6 @@ class Metrics(MetricSet):
 
     def count_store_error(self, name: str, script: str) -> None:
         self.store_errors.labels(name, script).inc()
-
-    def text(self) -> bytes:
-        """Return all metrics in Prometheus' text format."""
-        return generate_latest(self.registry)
 
 
 METRICS = web.AppKey("metrics", Metrics)
