@@ -76,7 +76,7 @@ def prefix(tmp_path_factory):
 
 @of("nginx")
 def test_nginx_takes_it(block, prefix):
-    """nginx accepts the block at its level, with the includes, and `after` one with that before."""
+    """nginx accepts the block at its level, with the includes and with any block before it."""
     before = ""
     if block.words == "after":
         same = [one for one in blocks_of(ROOT / block.page) if one.language == "nginx"]

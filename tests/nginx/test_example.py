@@ -83,7 +83,9 @@ def check(tmp_path):
         copy_includes(tmp_path)
         (tmp_path / "nginx.conf").write_text(
             f"pid {tmp_path}/pid; error_log stderr info; events {{}}\n"
-            f"http {{ access_log off; {lines}\n}}".replace("/var/log/nginx/", f"{tmp_path}/")
+            f"http {{ access_log off; {lines}\n}}".replace(
+                "/var/log/nginx/", f"{tmp_path}/"
+            ).replace("listen @", f"listen 127.0.0.1:{free_port()}")
         )
         command = [nginx_binary(), "-t", "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf")]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
@@ -99,20 +101,13 @@ def silent(said: str) -> bool:
     return not re.search(r"\[(warn|error|alert|crit|emerg|notice)\]", said)
 
 
-def test_nginx_takes_the_example(check):
-    """As it stands, with no warning."""
-    assert silent(check(EXAMPLE.replace("listen 80;", f"listen 127.0.0.1:{free_port()};")))
+WHOLE = {"the example": EXAMPLE.replace("listen 80;", "listen @;"), "a crowded file": CROWDED}
 
 
-@pytest.mark.parametrize("name", INCLUDES)
-def test_nginx_takes_each_include(check, name):
-    """At its level, with no warning."""
-    assert silent(check(ALONE[name].replace("@", f"127.0.0.1:{free_port()}")))
-
-
-def test_nginx_takes_them_in_a_crowded_file(check):
-    """Several servers, nested and named locations, and a room for a whole server."""
-    assert silent(check(CROWDED.replace("listen @", f"listen 127.0.0.1:{free_port()}")))
+@pytest.mark.parametrize("name", [*INCLUDES, *WHOLE])
+def test_nginx_takes_it(check, name):
+    """nginx accepts each include at its level, and all of them together, without a warning."""
+    assert silent(check({**ALONE, **WHOLE}[name]))
 
 
 WITHOUT_HTTP = (
@@ -135,7 +130,7 @@ WITHOUT_HTTP = (
     ],
 )  # fmt: skip
 def test_what_nginx_says_of_a_mistake_stands_in_the_docs(check, lines, words):
-    assert words in check(lines.replace("@", f"127.0.0.1:{free_port()}"), is_right=False)
+    assert words in check(lines, is_right=False)
     assert f"`{words}`" in DOCS
 
 
@@ -150,7 +145,7 @@ def test_there_is_room_for_more_variables(check):
     """Those of newer versions of nginx, and forty of the site's own: still no warning."""
     names = {*NEWER, *(f"{'site' * (1 + number % 4)}_{number}" for number in range(40))}
     more = "".join(f'map "" ${name} {{ default ""; }}\n' for name in sorted(names))
-    assert silent(check(more + CROWDED.replace("listen @", f"listen 127.0.0.1:{free_port()}")))
+    assert silent(check(more + CROWDED))
 
 
 def test_the_page_needs_no_other_file(check):

@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from sidecar.gate.nginx_key import build_key_file
 from sidecar.settings.model import Settings
+from tests.support.nginx_client import JSON, Visitor
 from tests.support.processes import WAITROOM, Process, free_port, listens, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -242,20 +243,14 @@ class Site(Servers):
     def arrive(self, room: str, class_name: str = "") -> str | None:
         """Let a visitor join a room, at the first replica. Return the visitor's id, or None if the
         queue is full."""
-        headers = {"X-Waitroom-Class": class_name}
-        url = f"{self.edges[0]}/_waitroom/{room}/join"
-        request = urllib.request.Request(url, method="POST", headers=headers)
-        with urllib.request.urlopen(request, timeout=5) as answer:
-            visitor: str | None = json.load(answer).get("visitor")
+        browser = Visitor(self.edges[0], {"X-Waitroom-Class": class_name, "Accept": JSON})
+        visitor: str | None = browser.post(f"/_waitroom/{room}/join").json().get("visitor")
         return visitor
 
     def count_reports(self) -> dict[str, float]:
         """Return how many of nginx's reports about sites the first replica got, by result."""
-        with urllib.request.urlopen(f"{self.ops[0]}/metrics", timeout=10) as reply:
-            text = reply.read().decode()
-        found = re.findall(
-            r'^waitroom_site_reports_total{result="(\w+)".*} (\S+)$', text, re.MULTILINE
-        )
+        text = Visitor(self.ops[0]).get("/metrics").text
+        found = re.findall(r'\nwaitroom_site_reports_total{result="(\w+)".*} (\S+)', text)
         return {result: float(number) for result, number in found}
 
     def room(self, name: str = "shop") -> dict[str, Any]:
