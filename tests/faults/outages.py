@@ -1,6 +1,6 @@
 """Simulates outages with two replicas, a redis-server, and pages that poll and back off.
 
-The clock is simulated, so that minutes pass in seconds. The same seed always has the same result.
+The clock is simulated, so that minutes pass in seconds. All chance has the same seed each time.
 """
 
 import heapq
@@ -104,10 +104,9 @@ class Scene:
 
     redis: Any
     outage: Outage
-    seed: int = 1
 
     def __post_init__(self) -> None:
-        self.time, self.random = RedisTime(), Random(self.seed)
+        self.time, self.random = RedisTime(), Random(1)
         self.began_ms = self.time.now_ms
         self.name = new_room_name()
         self.file = RoomSettings(total_active_users=CAP, session_duration=self.outage.session_s)

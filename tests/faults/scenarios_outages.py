@@ -8,7 +8,7 @@ from functools import partial
 from tests.faults.diary import PASS, TICKET
 from tests.faults.outages import CAP, OUTAGES, STAY_S, WAITING, Outage
 from tests.faults.scenarios_store import needs_redis
-from tests.faults.verdict import Overtaking, Row, is_admitted_without_redis, overtaking
+from tests.faults.verdict import Overtaking, Row, count_overtaking, is_admitted_without_redis
 from tests.faults.visitors import Plan
 from tests.faults.world import Scale, World, world
 from tests.support.redis_servers import RedisServer
@@ -76,7 +76,7 @@ async def _run(outage: Outage) -> Row:
             await _outage(run, redis, outage)
             run.end_fault()
             is_known = needs_redis if outage.replicas == "up" else lambda _: True
-            run.expect_status(503, until=run.mended + 3, whom=is_known)
+            run.expect_503(until=run.mended + 3, whom=is_known)
             await asyncio.sleep(1)
             run.crowd.keep_coming(1, WAITS)
             await asyncio.sleep(AFTER_S)
@@ -124,12 +124,15 @@ def _judge(run: World) -> None:
     if not run.mended:
         return  # The run failed before the outage, and the row says so.
     diaries = run.crowd.diaries
-    found = overtaking(diaries, run.calls, broken=run.broken, mended=run.mended)
+    held = [token for diary in diaries if (token := diary.held_at(run.broken))]
+    orders = {token.visitor: token.order for token in held if token.kind == TICKET}
+    calls = [call for call in run.calls if call.at > run.broken]
+    found = count_overtaking(orders, calls, run.mended)
     run.row.overtaking = found
     run.row.broken += found.problems()
     alone_in = sum(any(map(is_admitted_without_redis, diary.entries)) for diary in diaries[CAP:])
     run.must(f"{alone_in} were let in by a replica alone", not alone_in)
-    inside = sum(bool((t := d.held_at(run.broken)) and t.kind == PASS) for d in diaries)
+    inside = sum(token.kind == PASS for token in held)
     run.must(f"{inside} inside before", inside == CAP)
     newcomers = len(diaries) - CAP - WAITING
     run.note(f"{run.row.requests:,} requests, {newcomers} newcomers; {found.called} of {WAITING}"

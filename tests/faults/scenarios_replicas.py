@@ -89,7 +89,7 @@ async def all_down(scale: Scale) -> Row:
             replica.start()
         await run.until_ready()
         run.end_fault()
-        run.expect_status(503, until=run.mended + 1)
+        run.expect_503(until=run.mended + 1)
         run.note(f"down for {run.mended - run.broken:.1f} s, the replicas' start included")
         run.note(f"{len(paused)} of {len(entries)} answers meanwhile were the page or a problem"
                  " with 503, the others verdicts that nginx had kept")  # fmt: skip

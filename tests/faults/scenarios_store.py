@@ -175,7 +175,7 @@ async def refuses_writes(scale: Scale) -> Row:
 async def wait_until_recovered(run: World, scale: Scale) -> None:
     """Wait until all replicas have recovered, and continue the run for a while."""
     await run.until_recovered()
-    run.expect_status(503, until=time.time(), whom=needs_redis)
+    run.expect_503(until=time.time(), whom=needs_redis)
     await asyncio.sleep(scale.after_s)
 
 

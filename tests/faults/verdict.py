@@ -39,17 +39,16 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Excuse:
-    """A status that is allowed from `begin` to `end`, because of the fault."""
+    """Status 503 is allowed from `begin` to `end`, because of the fault."""
 
     begin: float
     end: float
-    status: int
     #: Selects the responses that are excused. They must be the waiting page or problem documents.
     whom: Callable[[Entry], bool] = lambda _: True
 
     def covers(self, entry: Entry) -> bool:
         return (
-            entry.status == self.status
+            entry.status == 503
             and entry.ours
             and self.begin <= entry.received
             and entry.sent <= self.end
@@ -162,20 +161,6 @@ class Overtaking:
         if not self.called:
             found.append("nobody who had waited was called after the outage")
         return found
-
-
-def overtaking(
-    diaries: Iterable[Diary], calls: Iterable[Call], *, broken: float, mended: float
-) -> Overtaking:
-    """Count the visitors of a run who were overtaken because of an outage.
-
-    Args:
-        calls: Calls in Redis' order.
-        broken, mended: When the outage began and ended.
-    """
-    held = [diary.held_at(broken) for diary in diaries]
-    orders = {token.visitor: token.order for token in held if token and token.kind == TICKET}
-    return count_overtaking(orders, [call for call in calls if call.at > broken], mended)
 
 
 def count_overtaking(orders: Mapping[str, int], calls: Sequence[Call], mended: float) -> Overtaking:

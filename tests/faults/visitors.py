@@ -177,9 +177,9 @@ class Visitor:
 class Crowd:
     """All visitors of a run."""
 
-    def __init__(self, url: str, room: str, seed: int = 1) -> None:
+    def __init__(self, url: str, room: str) -> None:
         self._url, self._room = url, room
-        self._random = Random(seed)
+        self._random = Random(1)
         self._tasks: set[asyncio.Task[None]] = set()
         self._lives: dict[str, asyncio.Task[None]] = {}
         self.diaries: list[Diary] = []

@@ -37,17 +37,14 @@ class Wire:
         self._timeout_s = timeout_s
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
-    async def send(
-        self, method: str, path: str, headers: Iterable[tuple[str, str]] = (), body: bytes = b""
-    ) -> Reply:
+    async def send(self, method: str, path: str, headers: Iterable[tuple[str, str]] = ()) -> Reply:
         """Send a request, and return the response. Raise OSError, TimeoutError or EOFError if there
         is no complete response."""
         lines = [f"{method} {path} HTTP/1.1", f"Host: {self.host}"]
         lines += [f"{name}: {value}" for name, value in headers]
-        if body or method not in {"GET", "HEAD"}:
-            lines.append(f"Content-Length: {len(body)}")
-        data = "\r\n".join([*lines, "", ""]).encode("latin-1") + body
-        return await self.exchange(data, has_body=method != "HEAD")
+        if method != "GET":
+            lines.append("Content-Length: 0")
+        return await self.exchange("\r\n".join([*lines, "", ""]).encode("latin-1"))
 
     async def exchange(
         self, data: bytes, *, has_body: bool = True, timeout_s: float | None = None

@@ -131,9 +131,9 @@ class World:
         """Add a text to the scenario's notes in the report."""
         self.row.notes.append(text)
 
-    def expect_status(self, status: int, *, until: float, **whom: Any) -> None:
-        """Excuse responses with a status from the beginning of the fault until a time."""
-        self.excuses.append(Excuse(self.broken, until, status, **whom))
+    def expect_503(self, *, until: float, **whom: Any) -> None:
+        """Excuse responses with status 503 from the beginning of the fault until a time."""
+        self.excuses.append(Excuse(self.broken, until, **whom))
 
     async def stop_replica(self, number: int) -> None:
         await asyncio.to_thread(self.site.replicas[number].stop)
