@@ -102,10 +102,10 @@ class Report:
         return text
 
 
-def read_targets(folder: Path | None, name: str) -> list[Target]:
+def read_targets(folder: Path, name: str) -> list[Target]:
     """Return the targets that the last report of this name in `folder` wrote."""
-    file = folder and folder / "data" / f"{name}.json"
-    if not file or not file.exists():
+    file = folder / "data" / f"{name}.json"
+    if not file.exists():
         return []
     return [Target(**target) for target in json.loads(file.read_text())["targets"]]
 

@@ -88,7 +88,6 @@ class Page:
 
     token: Any = None
     failures: int = 0
-    tried: bool = False
     leaves_s: float | None = None
     stays: bool = False
     gone: bool = False

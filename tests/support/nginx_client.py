@@ -16,7 +16,6 @@ class Reply:
     status: int
     headers: HTTPMessage
     body: bytes
-    version: int
 
     @property
     def text(self) -> str:
@@ -102,7 +101,7 @@ class Visitor:
         response = HTTPResponse(connection, method=method)
         try:
             response.begin()
-            reply = Reply(response.status, response.headers, response.read(), response.version)
+            reply = Reply(response.status, response.headers, response.read())
         finally:
             response.close()
         for line in reply.all("Set-Cookie"):

@@ -278,19 +278,18 @@ def _openapi_path_patterns() -> list[tuple[re.Pattern[str], dict[str, Any]]]:
 def _resolve(part: dict[str, Any]) -> dict[str, Any]:
     """Return the object that a $ref refers to, or the object itself if it has none."""
     for name in part.get("$ref", "#").split("/")[1:]:
-        part = document_of(name) if name == "components" else part[name]
+        part = _components() if name == "components" else part[name]
     return part
 
 
 @cache
-def document_of(name: str) -> dict[str, Any]:
-    """Return a top-level object of the OpenAPI document, such as "components"."""
-    return build_document()[name]
+def _components() -> dict[str, Any]:
+    return build_document()["components"]
 
 
 @cache
 def _validator(schema: str) -> Draft202012Validator:
-    return Draft202012Validator({**json.loads(schema), "components": document_of("components")})
+    return Draft202012Validator({**json.loads(schema), "components": _components()})
 
 
 def _check(schema: dict[str, Any], value: Any) -> None:
