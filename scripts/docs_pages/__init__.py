@@ -1,9 +1,8 @@
 """Documentation pages: those written by hand in docs/, and those generated from the code.
 
 `python -m scripts.docs_pages` writes all of them to .docs/, of which mkdocs, or its successor,
-builds the site. It also writes anew what is kept in the tree although it is made: the texts of
-alerts and Prometheus's rules. One module per page, with a function
-`page` that returns its text.
+builds the site. It also updates the generated files that are kept in the repository: the texts of
+alerts, and Prometheus's rules. Each page has a module, whose function `page` returns the text.
 """
 
 import re
@@ -23,8 +22,8 @@ from scripts.docs_pages import (
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 
-#: Made from the code for the site: the text of each page, by its file. docs/ keeps a page of that
-#: name for readers on a code host, which says how it is made.
+#: The functions that generate the text of each page for the site, by file name. docs/ has a page of
+#: the same name for readers on a code host, which says how to generate the page.
 BUILT = {
     "commands.md": commands.page,
     "doctor-findings.md": findings.page,
@@ -33,7 +32,7 @@ BUILT = {
     "problems.md": problems.page,
     "settings.md": settings.page,
 }
-#: Kept: the product, its error messages and Prometheus need them.
+#: The generated files that are kept, because the product, its errors and Prometheus need them.
 KEPT = {
     "alerts.md": alerts.page,
     "../deploy/monitoring/prometheus/waitroom.rules.yml": alerts.rules,
@@ -42,7 +41,7 @@ KEPT = {
 
 #: A link to a file of the repository that is no page: ../nginx/example.conf.
 _OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./([^)#]+)(?:#[^)]*)?\)")
-#: Before a block of code, for the tests: <!-- not run: … -->.
+#: A comment for the tests before a block of code: <!-- not run: … -->.
 _MARK = re.compile(r"^ *<!-- (?:not )?run: .* -->\n", re.MULTILINE)
 
 
@@ -54,7 +53,7 @@ def write_kept() -> None:
 def write_site(folder: Path) -> None:
     """Write all pages and pictures to an empty or new folder, for the site generator.
 
-    Links out of docs/ become names of files: the site is read where no repository is.
+    Links out of docs/ become names of files, because readers of the site may have no repository.
     """
     shutil.copytree(DOCS, folder, dirs_exist_ok=True)
     for name, page in BUILT.items():

@@ -48,13 +48,13 @@ _PAGES = {
     "endpoints-limits.md": ("Endpoints of rate limits", ("limits",)),
     "endpoints-jobs.md": ("Endpoints of jobs", ("jobs", "targets")),
 }  # fmt: skip
-#: Of reading a request.
+#: The errors of reading a request, which any endpoint with parameters or a body may return.
 _USUAL = {kind.code: kind.status for kind in (
     problem_kinds.UNREADABLE, problem_kinds.NOT_FOUND, problem_kinds.TOO_LARGE,
     problem_kinds.INVALID_REQUEST,
 )}  # fmt: skip
 _METHODS = ("get", "post", "put", "patch", "delete")
-#: They answer any method alike.
+#: The operations that answer all methods alike.
 _ANY_METHOD = {"check", "gate"}
 
 

@@ -8,7 +8,7 @@ from scripts.docs_pages.markdown import bullet, indented, one_line
 from sidecar.app.openapi.operations import Json
 from sidecar.http.models import MAX_NUMBER
 
-#: What is described on another page.
+#: Links in place of the schemas that are described on other pages.
 _ELSEWHERE = {
     "RoomSettings": "the [settings of a room](settings.md#a-room)",
     "Changes": "[settings of a room](settings.md#a-room) by name; null resets one to its "
@@ -55,7 +55,7 @@ class Documents:
         return found
 
     def section(self) -> Iterator[str]:
-        """Return the schemas that are used more than once."""
+        """Yield a section with the schemas that are used more than once."""
         yield "## Documents"
         yield "Objects that more than one place above refers to."
         for name in sorted(self._found):
@@ -110,7 +110,7 @@ class Documents:
         return self._schemas[name]
 
     def _inside(self, schema: Json) -> Iterator[str]:
-        """Return the fields of the objects in a field."""
+        """Yield the lists of fields of the objects in a field."""
         found = self._resolved(schema)
         if "properties" in found:
             yield self.listed(found)
@@ -150,7 +150,7 @@ class Documents:
         if isinstance(values, dict):
             return f"object of {self._kind(values)}"
         low, high = schema.get("minimum", 0), schema.get("maximum")
-        # A number of JSON that is exact is no bound that anybody needs to know.
+        # No reader needs to know the largest exact number in JSON.
         bound = f" to {high:,}" if high not in (None, MAX_NUMBER) else ""
         return _TYPES.get(kind, kind) + (f" from {low:,}{bound}" if low or bound else "")
 

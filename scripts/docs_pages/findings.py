@@ -36,14 +36,14 @@ _EXAMPLES = {
     "room": "shop",
     "seconds": 10,
     "secure": ", Secure",
-    "state": "queued",
+    "state": "waiting",
     "states": "not_queued",
     "status": 404,
     "visit": "this visit was let in",
     "why": "A `return` or `rewrite` in the same location answers before the gate.",
     "wrong": "without HttpOnly",
 }
-#: Of findings for which those make no sense.
+#: Other values, for the findings in which those of _EXAMPLES make no sense.
 _OTHERS = {
     "odd_path": {"path": "//health/tickets"},
     "bare_error_page": {"path": "/assets/waitroom-doctor"},

@@ -88,5 +88,5 @@ def _found() -> Iterator[tuple[str, dict[str, Metric]]]:
     yield "Metrics", _declared_in(metrics, metrics.registry)
 
 
-#: By the class that declares them, and by name.
+#: The metrics, by the class that declares them and by name.
 FOUND = dict(_found())

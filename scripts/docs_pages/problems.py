@@ -16,7 +16,7 @@ Look up its `code` here.
 ```json
 {"type": "urn:waitroom:problem:invalid_request", "title": "The request is not allowed",
  "status": 422, "code": "invalid_request", "detail": "Nothing was changed.",
- "errors": ["poll_limit: Input should be greater than or equal to 1 (got 0)"]}
+ "errors": ["poll_limit: must be at least 1 (got 0)"]}
 ```
 
 | member | meaning |

@@ -33,14 +33,14 @@ class Section:
     title: str
     model: type[BaseModel]
     text: str
-    #: In the headings of settings, whose names other sections have too.
+    #: What the settings belong to, for headings, because other sections have the same names.
     of_what: str = ""
     belongs_to: str = ""
-    #: A line of TOML for each setting of which none can be made from its default.
+    #: A line of TOML for each setting whose example cannot be derived from its default.
     lines: str = ""
     #: Settings that come after the others.
     last: tuple[str, ...] = ()
-    #: Links to what says more.
+    #: Links to further explanations, by setting.
     more: dict[str, str] = field(default_factory=dict)
 
     @property

@@ -1,7 +1,7 @@
 """Generator of docs/settings.md from the models of all settings.
 
-What a setting does is the string below its field. Type, range and default are the field's own. Only
-examples and links to guides are here: scripts/docs_pages/setting_sections.py.
+The string below a setting's field says what the setting does. Its type, range and default come from
+the field. Examples and links to guides are in scripts/docs_pages/setting_sections.py.
 """
 
 import json
@@ -19,7 +19,7 @@ from sidecar.app.openapi.operations import find_description
 from sidecar.limits.settings import MAX_LIMIT, UNLIMITED
 from sidecar.settings.model import Settings
 
-#: By the name of the function that reads the value.
+#: Types in plain words, by the name of the function that reads the value.
 _READ_BY = {
     "parse_duration": "duration",
     "parse_moment": "time",
@@ -37,7 +37,7 @@ _TYPES = {
     Path: "folder",
     bool: "`true` or `false`",
 }
-#: By the end of a number's name.
+#: Units, by the end of the name of a setting that is a number.
 _UNITS = {"_per_minute": "a minute", "_percent": "percent", "_body": "bytes", "_result": "bytes"}
 _DURATIONS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 _NAME = re.compile(r"`(\w+)`")

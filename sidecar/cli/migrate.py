@@ -54,7 +54,7 @@ def _format_revisions(tables: dict[str, str | None]) -> str:
 
 async def _migrate(settings: Settings, setting: str, url: str) -> tuple[str | None, str]:
     """Migrate the tables that belong to a setting. Return their schema revisions before (None if
-    there were no tables) and after the migration. Raises DatabaseError."""
+    there were no tables) and after the migration. Raises InputError or DatabaseError."""
     require("sql", setting=setting)
     from sidecar.history.store.tables import HISTORY  # noqa: PLC0415 - the other commands start faster
     from sidecar.jobs.store.tables import JOBS  # noqa: PLC0415 - the other commands start faster
