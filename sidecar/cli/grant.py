@@ -9,7 +9,7 @@ import click
 
 from sidecar.cli.config import CONFIG, Settings, load_settings
 from sidecar.cli.output import JSON, print_json
-from sidecar.cli.parsing import read_duration
+from sidecar.cli.parsing import is_web_url, read_duration
 from sidecar.kit.clock import iso
 
 if TYPE_CHECKING:
@@ -21,12 +21,7 @@ MAX_COUNT = 1_000_000
 
 
 def _check_url(_context: click.Context, _option: click.Parameter, url: str | None) -> str | None:
-    try:
-        parts = urlsplit(url or "")
-        is_page = parts.scheme in {"http", "https"} and parts.hostname is not None
-    except ValueError:
-        is_page = False
-    if url is not None and not is_page:
+    if url is not None and not is_web_url(url):
         raise click.BadParameter("write a whole address, such as https://shop.example/sale")
     return url
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -25,6 +26,15 @@ def read_pairs(texts: Iterable[str], form: str, separator: str = "=") -> dict[st
     if wrong := [text for text, (name, sign, _) in pairs.items() if not sign or not name.strip()]:
         raise click.UsageError("\n".join(f"{text}: write {form}" for text in wrong))
     return {name.strip(): value for name, _, value in pairs.values()}
+
+
+def is_web_url(text: str) -> bool:
+    """Return True for an absolute URL of a web page."""
+    try:
+        url = urlsplit(text)
+    except ValueError:
+        return False
+    return url.scheme in {"http", "https"} and bool(url.hostname)
 
 
 def read_object(text: str | bytes) -> dict[str, Any] | None:

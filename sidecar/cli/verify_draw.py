@@ -15,7 +15,7 @@ from urllib.parse import urljoin, urlsplit
 import click
 
 from sidecar.cli.output import JSON, Unreachable, add_colour, print_json
-from sidecar.cli.parsing import read_object
+from sidecar.cli.parsing import is_web_url, read_object
 from sidecar.kit.progress import progress
 
 if TYPE_CHECKING:
@@ -105,12 +105,7 @@ def _fetch_draw(url: str) -> "SavedDraw":
 
     from sidecar.lottery.commitment import SavedDraw  # noqa: PLC0415
 
-    try:
-        parts = urlsplit(url)
-        is_url = parts.scheme in {"http", "https"} and bool(parts.hostname)
-    except ValueError:
-        is_url = False
-    if not is_url:
+    if not is_web_url(url):
         raise click.ClickException(f"{_make_printable(url)}: {_URL_HINT}")
     try:
         with httpx2.Client(

@@ -134,13 +134,6 @@ def test_classes_are_not_judged_by_lines_that_are_wrong():
     assert line.startswith("lines.0.weight: ")
 
 
-def test_lines_that_a_class_names_cannot_be_taken_away():
-    """A change of one setting is held against the other."""
-    some = room(classes={"vip": {"line": "first"}}, lines=LINES)
-    with pytest.raises(InputError, match="no line of this room is called 'first'"):
-        some.with_overrides({"lines": []})
-
-
 @pytest.mark.parametrize("name", ["classes", "lines", "events"])
 @pytest.mark.parametrize(
     "value",

@@ -256,11 +256,6 @@ def test_rules_between_events(events, problem):
     assert problem in "\n".join(room_problems(events=events))
 
 
-def test_one_event_may_follow_another_at_once():
-    """At the very moment at which the other closes, or later where that stays open."""
-    room(event("a", 1, 2, 3), event("b", 3, 4, None), event("c", 5, 6, 7))
-
-
 def test_the_bounds_are_the_rooms():
     """What an event replaces is bound as what it replaces: it is laid over without a look."""
     assert RoomSettings.model_fields["message"].annotation == (Message | None)

@@ -84,15 +84,6 @@ def test_no_room_is_needed(write):
     assert line.startswith("rooms: at least one is needed, such as [rooms.shop] with total_active")
 
 
-def test_the_service_token_is_no_short_one(write):
-    """But in the demo; empty is none."""
-    path = write("[leases.seat]\nterm = 60\n")
-    (line,) = problems(path, **ONLY_SECRET, WAITROOM_SERVICE_TOKEN="x" * 15)
-    assert line == "service_token: fewer than 16 characters"
-    assert load(path, {**ONLY_SECRET, "WAITROOM_SERVICE_TOKEN": "x" * 16}).service_token
-    assert load(path, ONLY_SECRET).service_token == ""
-
-
 def rule(key: str) -> LimitSettings:
     return LimitSettings(algorithm="fixed_window", window=1, key=key)
 

@@ -283,15 +283,15 @@ def test_the_demos_secret_is_refused_outside_the_demo():
 
 
 def test_short_secrets_are_refused():
-    """A key has 32 characters at least, each of them; an admin token 16, or none at all."""
+    """Each key has at least 32 characters. A token has at least 16, or is empty."""
     assert problems(**{**GOOD, "WAITROOM_SECRET_KEYS": f"{SECRET},{'s' * 31}"}) == [
         "secret_keys: a key has fewer than 32 characters"
     ]
-    assert problems(**GOOD, WAITROOM_ADMIN_TOKEN="t" * 15) == [
-        "admin_token: fewer than 16 characters"
-    ]
-    assert load(None, {**GOOD, "WAITROOM_ADMIN_TOKEN": ""}).admin_token == ""
-    assert load(None, {**GOOD, "WAITROOM_ADMIN_TOKEN": "t" * 16}).admin_token == "t" * 16
+    for name in ("admin_token", "service_token"):
+        variable = f"WAITROOM_{name.upper()}"
+        assert problems(**GOOD, **{variable: "t" * 15}) == [f"{name}: fewer than 16 characters"]
+        for token in ("", "t" * 16):
+            assert getattr(load(None, {**GOOD, variable: token}), name) == token
 
 
 def test_problems_tell_no_secret(write):
