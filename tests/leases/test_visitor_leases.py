@@ -185,17 +185,6 @@ async def test_a_renewable_lease_is_renewed_by_use(seats):
     assert await site.template.store.list() == []
 
 
-async def test_a_lease_that_is_not_renewable_is_not_renewed(seats):
-    """Without `renewable` the lease ends with its term."""
-    site = await seats()
-    first = cookie_of(await site.check())
-    site.turn.forward(59)
-    await site.check(first)
-    second = cookie_of(await site.check())
-    site.turn.forward(1)
-    assert (await site.check(second)).status == 204
-
-
 async def test_a_cookie_is_signed_anew(seats):
     """A cookie is signed anew when a visitor comes back after an hour, not at each request."""
     site = await seats(term=86_400)

@@ -59,14 +59,6 @@ def outcomes(site) -> dict[str, float]:
 # Who may ------------------------------------------------------------------------------------------
 
 
-async def asked(site, path: str, *header: str) -> int:
-    headers = {"Authorization": header[0]} if header else {}
-    answer = await site.ops.get(path, headers=headers)
-    if answer.status == 401:
-        assert answer.headers["WWW-Authenticate"] == 'Bearer realm="waitroom"'
-    return answer.status
-
-
 async def test_without_any_token_the_api_is_off(service):
     """Without tokens the API is off and says which setting switches it on; the admin token alone
     opens it."""
@@ -76,8 +68,10 @@ async def test_without_any_token_the_api_is_off(service):
     assert (answer.status, said["title"]) == (403, "The service API is off")
     assert "WAITROOM_SERVICE_TOKEN" in said["detail"]
     site = await service(limit=FIXED, service_token="")
-    assert await asked(site, "/v1/limits", "Bearer ") == 401
-    assert await asked(site, "/v1/limits", f"Bearer {ADMIN_TOKEN}") == 200
+    answer = await site.ask("GET", "/limits", token="")
+    assert answer.status == 401
+    assert answer.headers["WWW-Authenticate"] == 'Bearer realm="waitroom"'
+    await site.fetch("GET", "/limits", token=ADMIN_TOKEN)
 
 
 async def test_an_unknown_limit(service):

@@ -27,8 +27,7 @@ async def acquire_all(store, calls):
 
 async def test_time_is_the_stores_own(redis):
     """Times are Redis' own."""
-    rule = LimitSettings(algorithm="sliding_window", window=1, limit=1)
-    store = LimitStore(redis, new_room_name(), settings=rule, timeout_s=5)
+    store = make_limit(redis, None, "sliding_window", limit=1)
     times = []
     for _ in range(3):
         seconds, microseconds = await redis.time()
