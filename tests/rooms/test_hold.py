@@ -7,23 +7,10 @@ import pytest
 from sidecar.rooms.adaptive.reports import count_report, parse_report
 from sidecar.rooms.adaptive.signals import STEP_S, find_bucket
 from sidecar.rooms.adaptive.worker import adapt
-from tests.support.replica import ADMIN_TOKEN
+from tests.rooms.operator_calls import ask, told
 from tests.support.visitors import beat_all, go_in, queue
 
 ALERT = {"version": "4", "receiver": "waitroom", "alerts": [{"labels": {"severity": "page"}}]}
-
-
-async def ask(site, method, what="", body=None, *, status=200, by="desk"):
-    """Make an operator's call whose response must have a status. Return its document."""
-    headers = {"Authorization": f"Bearer {ADMIN_TOKEN}", "X-Waitroom-Operator": by}
-    path = f"/admin/rooms/{site.room.name}{what}"
-    reply = await site.ops.request(method, path, json=body, headers=headers)
-    assert reply.status == status, await reply.text()
-    return await reply.json()
-
-
-async def told(site, what=""):
-    return await ask(site, "GET", what)
 
 
 def alert(status, summary="The database\n\x00is slow"):

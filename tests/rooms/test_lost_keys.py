@@ -8,7 +8,8 @@ import redis
 from structlog.testing import capture_logs
 
 from sidecar.rooms.redis_keys import room_key
-from tests.support.replica import ADMIN_TOKEN, cookie_of
+from tests.rooms.operator_calls import ask, told
+from tests.support.replica import cookie_of
 
 
 @pytest.fixture
@@ -20,19 +21,11 @@ def lose(redis_socket):
     return delete
 
 
-async def admin(site, method, path="", body=None):
-    answer = await site.ops.request(
-        method, f"/admin/rooms{path}", json=body, headers={"Authorization": f"Bearer {ADMIN_TOKEN}"}
-    )
-    assert answer.status == 200
-    return await answer.json()
-
-
 async def test_what_an_operator_set_comes_back(replica, lose):
     """The replica writes the settings again, and until then nobody is admitted by the file's
     settings."""
     site = await replica(total_active_users=5)
-    await admin(site, "PATCH", f"/{site.room.name}", {"queue_all": True, "message": "Back at 9"})
+    await ask(site, "PATCH", body={"queue_all": True, "message": "Back at 9"})
     assert (await site.check()).status == 401
     site.turn.forward(5)
     await site.room.refresh()
@@ -76,7 +69,7 @@ async def test_no_count_leaves_its_range(replica, lose):
     await site.room.refresh()
     lose(site, "active")
     for _ in range(2):
-        (room,) = (await admin(site, "GET"))["rooms"]
+        room = await told(site)
         assert room["active"] >= 0
         assert room["provisional"] >= 0
         await site.room.refresh()

@@ -8,10 +8,10 @@ from pydantic import ValidationError
 from sidecar.kit.clock import iso
 from sidecar.rooms.redis_keys import room_key
 from sidecar.rooms.settings import RoomSettings
-from tests.support.replica import ADMIN_TOKEN, HTML, cookie_of
+from tests.rooms.operator_calls import ask, told
+from tests.support.replica import HTML, cookie_of
 from tests.support.rooms import new_room_name
 
-TOKEN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
 TABLE = {"en": "Back at 9", "de": "Weiter um 9", "zh-CN": "九点继续"}
 MINUTE_MS = 60_000
 
@@ -23,17 +23,8 @@ async def site(replica):
     return site
 
 
-async def change(site, message, what="", status=200, **more):
-    body = {"message": message, **more}
-    reply = await site.ops.patch(f"/admin/rooms/{site.room.name}", json=body, headers=TOKEN)
-    assert reply.status == status, await reply.text()
-    return await reply.json()
-
-
-async def act(site, what, body=None):
-    reply = await site.ops.post(f"/admin/rooms/{site.room.name}/{what}", json=body, headers=TOKEN)
-    assert reply.status == 200, await reply.text()
-    return await reply.json()
+async def change(site, message, status=200, **more):
+    return await ask(site, "PATCH", body={"message": message, **more}, status=status)
 
 
 @pytest.fixture
@@ -116,10 +107,7 @@ async def test_a_message_ends_by_itself(site, ticket):
 
 async def test_a_message_with_a_length_has_a_forecast(site):
     """As every change that is allowed."""
-    address = f"/admin/rooms/{site.room.name}/forecast"
-    body = {"message": {"de": "Bald", "for": "15m"}}
-    reply = await site.ops.post(address, json=body, headers=TOKEN)
-    assert reply.status == 200, await reply.text()
+    await ask(site, "POST", "/forecast", {"message": {"de": "Bald", "for": "15m"}})
 
 
 async def test_an_events_message_has_languages_too(replica):
@@ -175,40 +163,38 @@ async def test_a_change_of_languages_is_undone(site):
     """The log has the message as it was set, and an undo restores it as it was."""
     await change(site, "Soon")
     first = await change(site, TABLE, total_active_users=2)
-    room = await act(site, "undo", {"revision": first["change"]})
+    room = await ask(site, "POST", "/undo", {"revision": first["change"]})
     assert room["changed"] == {"message": "Soon"}
     second = await change(site, TABLE)
     third = await change(site, None)
-    reply = await site.ops.get(f"/admin/rooms/{site.room.name}/log", headers=TOKEN)
-    entries = (await reply.json())["log"]
+    entries = (await told(site, "/log"))["log"]
     assert [entry["changes"]["message"] for entry in entries[:3]] == [
         {"from": TABLE, "to": None},
         {"from": "Soon", "to": TABLE},
         {"from": TABLE, "to": "Soon"},
     ]
-    room = await act(site, "undo", {"revision": third["change"]})
+    room = await ask(site, "POST", "/undo", {"revision": third["change"]})
     assert room["changed"] == {"message": TABLE}
     # The same text with another translation is another message.
     await change(site, {**TABLE, "de": "Um 9 Uhr"})
-    address = f"/admin/rooms/{site.room.name}/undo"
-    reply = await site.ops.post(address, json={"revision": second["change"]}, headers=TOKEN)
-    assert (reply.status, "changed message at" in (await reply.json())["detail"]) == (409, True)
+    problem = await ask(site, "POST", "/undo", {"revision": second["change"]}, status=409)
+    assert "changed message at" in problem["detail"]
 
 
 async def test_a_long_message_in_other_letters_is_undone(site):
     """Redis has the default text twice, and six bytes for a letter."""
     await change(site, {"text": "Я" * 150, "zh-CN": "九" * 120})
     revision = (await change(site, None))["change"]
-    room = await act(site, "undo", {"revision": revision})
+    room = await ask(site, "POST", "/undo", {"revision": revision})
     assert room["changed"]["message"]["zh-CN"] == "九" * 120
 
 
 async def test_resume_takes_the_message_away(site):
     """In one change, which one undo takes back."""
-    await act(site, "pause")
+    await ask(site, "POST", "/pause")
     await change(site, "We are looking into it")
-    room = await act(site, "resume?clear_message=true")
+    room = await ask(site, "POST", "/resume?clear_message=true")
     assert (room["mode"], room["changed"]) == ("running", {})
-    room = await act(site, "undo", {"revision": room["change"]})
+    room = await ask(site, "POST", "/undo", {"revision": room["change"]})
     assert room["changed"] == {"queue_all": True, "message": "We are looking into it"}
-    assert (await act(site, "resume"))["changed"] == {"message": "We are looking into it"}
+    assert (await ask(site, "POST", "/resume"))["changed"] == {"message": "We are looking into it"}

@@ -6,10 +6,9 @@ import pytest
 
 from sidecar.rooms.openings_preview import find_warnings
 from sidecar.rooms.settings import RoomSettings
-from tests.support.replica import ADMIN_TOKEN
+from tests.rooms.operator_calls import TOKEN, ask, told
 
 ZURICH = "Europe/Zurich"
-TOKEN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
 #: The test's clock stands at 2027-01-15 08:00 UTC.
 SALE = {
     "name": "sale",
@@ -30,18 +29,15 @@ async def site(replica):
     return await replica(total_active_users=3, message="Hello.", events=[SPRING, SALE])
 
 
-async def ask(site, **query):
-    path = f"/admin/rooms/{site.room.name}/events"
-    reply = await site.ops.get(path, params=query, headers=TOKEN)
-    return reply.status, await reply.json()
+async def preview(site, status=200, **query):
+    return await told(site, "/events", status, **query)
 
 
 async def test_each_event_is_told_step_by_step(site):
     """Steps are sorted by time, in the event's time zone and in UTC, with the settings in force
     while the event is open."""
-    status, told = await ask(site)
-    assert status == 200
-    sale, spring = told["events"]
+    shown = await preview(site)
+    sale, spring = shown["events"]
     assert sale["name"] == "sale"
     assert (sale["state"], sale["before"], sale["timezone"]) == ("coming", "closed", ZURICH)
     assert sale["steps"] == [
@@ -58,11 +54,11 @@ async def test_each_event_is_told_step_by_step(site):
         ("opens_at", "2027-03-28T03:00:00.000+02:00", 71 * 86_400 + 17 * 3600)
     ]
     assert holding(spring) == (9, None, "Hello.")
-    assert told["warnings"] == []
+    assert shown["warnings"] == []
 
 
-def holding(told):
-    return tuple(told[n] for n in ("total_active_users", "new_users_per_minute", "message"))
+def holding(shown):
+    return tuple(shown[n] for n in ("total_active_users", "new_users_per_minute", "message"))
 
 
 @pytest.mark.parametrize(
@@ -81,54 +77,56 @@ def holding(told):
 async def test_what_holds_at_a_time(site, at, phase, event, coming, held):
     """The preview has phase, event and settings. A time without an offset is in the events' time
     zone."""
-    status, told = await ask(site, at=at)
-    assert (status, told["phase"], told["event"], told["coming"]) == (200, phase, event, coming)
-    assert holding(told) == held
+    shown = await preview(site, at=at)
+    assert (shown["phase"], shown["event"], shown["coming"]) == (phase, event, coming)
+    assert holding(shown) == held
 
 
 async def test_without_a_time_it_is_now_by_the_stores_clock(site):
     """`in_seconds` counts from now, also for another `at`, and is negative for past steps."""
-    _, told = await ask(site)
-    assert (told["at"], told["local"]) == (
+    shown = await preview(site)
+    assert (shown["at"], shown["local"]) == (
         "2027-01-15T08:00:00.000+00:00", "2027-01-15T09:00:00.000+01:00",
     )  # fmt: skip
-    assert (told["phase"], told["mode"], told["coming"]) == ("closed", "running", "sale")
+    assert (shown["phase"], shown["mode"], shown["coming"]) == ("closed", "running", "sale")
     site.turn.forward(12 * 3600)
-    _, told = await ask(site, at="2027-01-15 10:00")
-    assert told["phase"] == "open"
-    assert [event["state"] for event in told["events"]] == ["open", "coming"]
-    assert told["events"][0]["steps"][0]["in_seconds"] == -11.5 * 3600
-    assert told["warnings"] == ["sale: is over"]
+    shown = await preview(site, at="2027-01-15 10:00")
+    assert shown["phase"] == "open"
+    assert [event["state"] for event in shown["events"]] == ["open", "coming"]
+    assert shown["events"][0]["steps"][0]["in_seconds"] == -11.5 * 3600
+    assert shown["warnings"] == ["sale: is over"]
     site.turn.forward(90 * 86_400)
-    _, told = await ask(site)
-    assert [event["state"] for event in told["events"]] == ["over", "open"]
+    shown = await preview(site)
+    assert [event["state"] for event in shown["events"]] == ["over", "open"]
 
 
 async def test_what_was_changed_at_run_time_is_previewed(site):
     """The room's own settings are shown for times outside of the open event."""
     change = {"events": [SALE, {**SPRING, "timezone": "UTC"}], "message": "Soon."}
-    path = f"/admin/rooms/{site.room.name}"
-    assert (await site.ops.patch(path, json=change, headers=TOKEN)).status == 200
+    await ask(site, "PATCH", body=change)
     site.turn.forward(2 * 3600)
-    _, told = await ask(site)
-    assert (told["phase"], told["event"], holding(told)[2]) == ("open", "sale", "The sale is on.")
-    spring = told["events"][1]
+    shown = await preview(site)
+    assert (shown["phase"], shown["event"], holding(shown)[2]) == (
+        "open",
+        "sale",
+        "The sale is on.",
+    )
+    spring = shown["events"][1]
     assert (spring["timezone"], holding(spring)) == ("UTC", (9, None, "Soon."))
     # Their time zones differ, so a time needs an offset, and is told in UTC.
-    assert told["local"] == told["at"]
-    status, problem = await ask(site, at="2027-01-15 10:00")
-    assert status == 422
+    assert shown["local"] == shown["at"]
+    problem = await preview(site, 422, at="2027-01-15 10:00")
     assert problem["errors"] == [
         "at: give the offset too, because the events' time zones are Europe/Zurich, UTC"
     ]
-    assert (await ask(site, at="2027-01-15 10:00Z"))[0] == 200
+    await preview(site, at="2027-01-15 10:00Z")
 
 
 async def test_a_room_without_events_has_a_preview_too(replica):
     """Such a room is open at any time."""
-    status, told = await ask(await replica(), at="2027-01-15 10:00")
-    assert (status, told["phase"], told["events"], told["warnings"]) == (200, "open", [], [])
-    assert told["at"] == "2027-01-15T10:00:00.000+00:00"
+    shown = await preview(await replica(), at="2027-01-15 10:00")
+    assert (shown["phase"], shown["events"], shown["warnings"]) == ("open", [], [])
+    assert shown["at"] == "2027-01-15T10:00:00.000+00:00"
 
 
 @pytest.mark.parametrize(
@@ -142,8 +140,7 @@ async def test_a_room_without_events_has_a_preview_too(replica):
 )  # fmt: skip
 async def test_a_time_that_is_none_is_named(site, at, said):
     """The response is a 422, as for a setting."""
-    status, problem = await ask(site, at=at)
-    assert status == 422
+    problem = await preview(site, 422, at=at)
     assert problem["errors"][0].startswith(f"at: {said}")
 
 
@@ -230,17 +227,14 @@ async def test_whatever_is_sent_is_taken_or_refused(site, name):
 
 async def test_what_was_sent_holds_and_can_be_taken_back(site):
     """Events may be sent as text, and are shown with times in ms."""
-    path = f"/admin/rooms/{site.room.name}"
     change = {
         "events": json.dumps([SALE]),
         "lines": [{"name": "first"}, {"name": "rest"}],
         "classes": {"vip": {"head_start": "5m", "line": "first"}},
     }
-    reply = await site.ops.patch(path, json=change, headers=TOKEN)
-    told = (await reply.json())["settings"]
-    assert (reply.status, told["events"][0]["opens_at"]) == (200, 1_800_003_600_000)
-    assert told["classes"] == {"vip": {"head_start": 300, "priority": 0, "line": "first"}}
-    reply = await site.ops.patch(path, json={name: told[name] for name in change}, headers=TOKEN)
-    assert (reply.status, (await reply.json())["settings"]) == (200, told)
-    reply = await site.ops.patch(path, json=dict.fromkeys(change), headers=TOKEN)
-    assert (reply.status, (await reply.json())["changed"]) == (200, {})
+    shown = (await ask(site, "PATCH", body=change))["settings"]
+    assert shown["events"][0]["opens_at"] == 1_800_003_600_000
+    assert shown["classes"] == {"vip": {"head_start": 300, "priority": 0, "line": "first"}}
+    again = await ask(site, "PATCH", body={name: shown[name] for name in change})
+    assert again["settings"] == shown
+    assert (await ask(site, "PATCH", body=dict.fromkeys(change)))["changed"] == {}

@@ -8,9 +8,9 @@ from sidecar.lottery.service import Draws
 from sidecar.rooms.endpoints.operator import _NON_COUNTER_FIELDS
 from sidecar.storage.redis.lua_source import LUA_ROOT
 from sidecar.visitors.visitor_number import visitor_number
+from tests.rooms.operator_calls import TOKEN, ask, told
 from tests.support.replica import ADMIN_TOKEN, KEYS, cookie_of
 
-TOKEN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
 #: The test's clock stands at 2027-01-15 08:00 UTC.
 SALE = {"name": "sale", "prequeue_from": "2027-01-15 08:00", "opens_at": "2027-01-15 09:00"}
 LINES = [{"name": "fast"}, {"name": "ordinary"}]
@@ -24,18 +24,6 @@ async def site(replica):
 
 def path(site, more=""):
     return f"/admin/rooms/{site.room.name}{more}"
-
-
-async def ask(site, method, what="", body=None, *, status=200, by=None):
-    """Make an operator's call whose response must have a status. Return its document."""
-    headers = TOKEN if by is None else {**TOKEN, "X-Waitroom-Operator": by}
-    reply = await site.ops.request(method, path(site, what), json=body, headers=headers)
-    assert reply.status == status, await reply.text()
-    return await reply.json()
-
-
-async def told(site, what="", status=200):
-    return await ask(site, "GET", what, status=status)
 
 
 async def people(site):

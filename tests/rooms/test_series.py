@@ -3,21 +3,10 @@
 import json
 
 from sidecar.rooms.adaptive.controller import Learned
-from tests.support.replica import ADMIN_TOKEN, cookie_of
+from tests.rooms.operator_calls import told
+from tests.support.replica import cookie_of
 
-TOKEN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
 SALE = {"name": "sale", "opens_at": "2027-01-15 07:00"}
-
-
-async def get_series(site, **asked):
-    reply = await site.ops.get(f"/admin/rooms/{site.room.name}/series", params=asked, headers=TOKEN)
-    assert reply.status == 200, await reply.text()
-    return await reply.json()
-
-
-async def counters(site):
-    reply = await site.ops.get(f"/admin/rooms/{site.room.name}", headers=TOKEN)
-    return (await reply.json())["counters"]
 
 
 async def test_the_last_hour_is_what_the_counters_went_up_by(replica):
@@ -30,13 +19,13 @@ async def test_the_last_hour_is_what_the_counters_went_up_by(replica):
             await site.check()
         await site.room.refresh()
         site.turn.forward(60)
-        known.append(await counters(site))
+        known.append((await told(site))["counters"])
     for step in (60, 300, 3600):
-        steps = (await get_series(site, step=step))["steps"]
+        steps = (await told(site, "/series", step=step))["steps"]
         assert [each["ends_ms"] for each in steps[:-1]] == [each["from_ms"] for each in steps[1:]]
         for name in ("joined", "admitted"):
             assert sum(each[name] for each in steps) == known[-1][name] - known[-61][name] > 0
-    assert len((await get_series(site, step=300))["steps"]) == 13
+    assert len((await told(site, "/series", step=300))["steps"]) == 13
 
 
 async def test_a_part_of_the_time_is_asked_for(replica):
@@ -50,15 +39,14 @@ async def test_a_part_of_the_time_is_asked_for(replica):
         site.turn.forward(60)
         await site.check(cookie_of(first))
     all_ms = [begun_ms, begun_ms + 60_000, begun_ms + 120_000]
-    day = await get_series(site, **{"from": begun_ms - 86_400_000})
+    day = await told(site, "/series", **{"from": begun_ms - 86_400_000})
     assert [each["from_ms"] for each in day["steps"]] == all_ms
     assert [event["name"] for event in day["events"]] == ["sale"]
-    part = await get_series(site, **{"from": begun_ms + 1, "until": begun_ms + 130_000})
+    part = await told(site, "/series", **{"from": begun_ms + 1, "until": begun_ms + 130_000})
     assert [each["from_ms"] for each in part["steps"]] == all_ms[1:2]
     assert part["steps"][0]["wait_half"] is None
-    path = f"/admin/rooms/{site.room.name}/series"
     for wrong in ({"step": 59}, {"from": "yesterday"}):
-        assert (await site.ops.get(path, params=wrong, headers=TOKEN)).status == 422
+        await told(site, "/series", 422, **wrong)
 
 
 async def test_an_adaptive_room_has_its_sites_figures(replica):
@@ -70,6 +58,6 @@ async def test_an_adaptive_room_has_its_sites_figures(replica):
         await site.room.store.configure({"adaptive": adaptive})
         await site.room.refresh()
         site.turn.forward(60)
-    steps = (await get_series(site))["steps"]
+    steps = (await told(site, "/series"))["steps"]
     figures = [(each["ceiling"], each["p90"], each["error_share"]) for each in steps]
     assert figures == [(None, None, None), (5, 0.4, 0.01)]
