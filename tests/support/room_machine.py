@@ -186,19 +186,16 @@ class RoomMachine(StoreMachine):
         begun = [event.begins_ms for event in self.model.configured.events]
         lot_of = max(begun, default=0) if knows else 0
         lots = [Lot(self.bench.draw(), lot_of) for _ in batch]
-        calls = zip(batch, claims, lots, strict=True)
+        asking = list(zip(batch, claims, lots, strict=True))
         replies = self.collect_replies(
             self.store.enter(v, claim=claim, lot=lot, address=address_of(v))
-            for v, claim, lot in calls
+            for v, claim, lot in asking
         )
-        asking = zip(batch, lots, claims, strict=True)
-        expected = self.model.enter(
-            self.now,
-            [
-                Newcomer(v, lot.number, c.class_name, c.grant, lot_of, address_of(v))
-                for v, lot, c in asking
-            ],
-        )
+        joining = [
+            Newcomer(v, lot.number, claim.class_name, claim.grant, lot_of, address_of(v))
+            for v, claim, lot in asking
+        ]
+        expected = self.model.enter(self.now, joining)
         step = self.check_step()
         for visitor, reply, wanted in zip(batch, replies, expected, strict=True):
             assert to_model_reply(reply) == wanted, (to_model_reply(reply), wanted)
@@ -263,15 +260,11 @@ class RoomMachine(StoreMachine):
     def renew(self, chosen):
         """Renew passes that a replica accepts as valid. Redis may have revoked some."""
         batch = pick_latest(self.valid_passes, chosen)
-        replies = self.ask(self.store.renew, [(pass_,) for pass_ in batch])
+        replies = self.collect_replies(self.store.renew(pass_) for pass_ in batch)
         expected = self.model.renew(self.now, batch)
         for pass_, reply in zip(batch, replies, strict=True):
             self.model.store_advised_poll(pass_.visitor, reply.refresh_ms)
-        step = self.check_step()
-        for pass_, reply, wanted in zip(batch, replies, expected, strict=True):
-            assert to_model_reply(reply) == wanted, (to_model_reply(reply), wanted)
-            self.guarantees.check_reply(pass_.visitor, reply, step, is_poll=True)
-            self.store_token(pass_, reply)
+        self.check_replies(batch, replies, expected, self.check_step())
 
     @precondition(lambda self: self.visitors)
     @rule(which=st.integers(0, 99), seconds=st.integers(1, 60))
@@ -290,9 +283,7 @@ class RoomMachine(StoreMachine):
         replies = self.collect_replies(self.store.renew(p, is_expired=True) for p in batch)
         expected = self.model.renew(self.now, batch, are_expired=True)
         self.check_step()
-        for pass_, reply, wanted in zip(batch, replies, expected, strict=True):
-            assert to_model_reply(reply) == wanted, (to_model_reply(reply), wanted)
-            self.store_token(pass_, reply)
+        self.check_replies(batch, replies, expected)
 
     @precondition(lambda self: self.visitors)
     @rule(chosen=st.lists(st.tuples(st.integers(0, 99), st.booleans()), min_size=1, max_size=2))
@@ -582,15 +573,17 @@ class RoomMachine(StoreMachine):
         for ticket, reply in zip(batch, replies, strict=True):
             if reply.outcome is not QueueOutcome.REJECTED:
                 self.model.store_advised_poll(ticket.visitor, reply.refresh_ms)
-        step = self.check_step()
-        for ticket, reply, wanted in zip(batch, replies, expected, strict=True):
-            assert to_model_reply(reply) == wanted, (to_model_reply(reply), wanted)
-            self.guarantees.check_reply(ticket.visitor, reply, step, is_poll=True)
-            self.store_token(ticket, reply)
+        self.check_replies(batch, replies, expected, self.check_step())
 
-    def ask(self, method, arguments):
-        """Call a store's method with each tuple of arguments, in one batch. Return the replies."""
-        return self.collect_replies(method(*args) for args in arguments)
+    def check_replies(self, shown, replies, expected, step=None) -> None:
+        """Check that the replies to polls and renewals with these tickets or passes equal the
+        model's, and store the tickets or passes that they give. With the `step` in which the
+        scripts ran, check also what the replies guarantee."""
+        for token, reply, wanted in zip(shown, replies, expected, strict=True):
+            assert to_model_reply(reply) == wanted, (to_model_reply(reply), wanted)
+            if step is not None:
+                self.guarantees.check_reply(token.visitor, reply, step, is_poll=True)
+            self.store_token(token, reply)
 
     def collect_replies(self, calls):
         replies = self.gather(calls)
