@@ -2,9 +2,6 @@
 
 from collections import Counter
 
-import pytest
-
-from sidecar.rooms.adaptive.reports import count_report, parse_report
 from sidecar.rooms.adaptive.signals import STEP_S, find_bucket
 from sidecar.rooms.adaptive.worker import adapt
 from tests.rooms.operator_calls import ask, told
@@ -133,10 +130,3 @@ async def test_an_ill_site_leaves_an_operators_longer_hold_alone(replica):
     await ask(site, "POST", "/hold?seconds=600&why=mine")
     await count(site, 3)
     assert await tick(site) == "mine"
-
-
-@pytest.mark.parametrize(("slow", "counted"), [(2, 1), (5, 0)])
-def test_visitors_who_hang_up_count_as_slow(slow, counted):
-    """Those who wait for longer than the limit."""
-    report = parse_report(b"<190>Nov 22 04:33:00 waitroom: shop|25|-|-|3.000|499")
-    assert count_report(report, slow)["n"] == counted

@@ -195,16 +195,6 @@ async def test_the_line_is_paged(site):
     assert len((await told(site, "/waiting?after=-1&limit=x", status=422))["errors"]) == 2
 
 
-async def test_health_and_metrics(site):
-    """The replica is ready while Redis replies, and exports the room's metrics."""
-    assert (await site.ops.get("/healthz")).status == 200
-    assert (await site.ops.get("/readyz")).status == 200
-    await site.check()
-    text = await (await site.ops.get("/metrics")).text()
-    name = site.room.name
-    assert f'waitroom_requests_total{{door="check",room="{name}",state="admitted"}} 1.0' in text
-
-
 async def test_somebody_in_line_is_moved_and_hears_of_it(site):
     """The next heartbeat gives the moved visitor a ticket with the new order."""
     await check_all(site, 3)
@@ -272,13 +262,6 @@ async def test_a_move_says_one_place_and_perhaps_why(site, body, named):
     """Any other body is refused and changes nothing."""
     problem = await ask(site, "POST", f"/visitors/{'a' * 22}/move", body, status=422)
     assert problem["errors"][0].partition(":")[0] == named
-
-
-async def test_nobody_is_moved_who_is_not_in_line(site):
-    """An active and an unknown visitor get a 404."""
-    await site.check()
-    for visitor in ((await told(site, "/sessions"))["sessions"][0]["visitor"], "a" * 22):
-        await ask(site, "POST", f"/visitors/{visitor}/move", {"position": 1}, status=404)
 
 
 async def test_a_setting_of_a_later_version_takes_no_other_along(site):
@@ -411,12 +394,6 @@ async def test_somebody_is_given_another_class(replica):
         ("grade", "1 to 1: class vip: press"),
         ("grade", "3 to 1: class early"),
     ]
-
-
-async def test_a_room_without_classes_has_none_to_give(site):
-    """The response says that the room has no classes."""
-    status, said = await move(site, "a" * 22, **{"class": "vip"})
-    assert (status, said.endswith(": it has none.")) == (404, True)
 
 
 async def test_each_line_is_told(replica):

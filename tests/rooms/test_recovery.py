@@ -26,12 +26,6 @@ async def stage(store):
     return (await store.snapshot()).recovery_stage
 
 
-async def test_a_new_room_needs_no_recovery(open_room):
-    """No replica and no cookie is older than the room."""
-    store, _, _ = await open_room()
-    assert await stage(store) == 0
-
-
 async def test_calls_go_on_after_the_window_in_the_old_order(redis, open_room, turn):
     """Visitors are called in the order of their tickets, in whatever order they came back."""
     store, _, tickets = await open_room(waiting=3, recovery_window=20)

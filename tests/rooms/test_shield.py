@@ -89,11 +89,6 @@ def test_comes_down_when_few_come():
     assert set(met[looked:]) == {ShieldVerdict.NONE}
 
 
-def test_whoever_comes_after_a_pause_finds_it_down():
-    shield = raised()
-    assert shield.count_newcomer(ABOVE, shield.until_ms + PROBE_MS) is ShieldVerdict.NONE
-
-
 def test_a_clock_that_steps_back_lets_nobody_in_who_should_not():
     shield = Shield()
     for _ in range(ABOVE):

@@ -115,10 +115,13 @@ async def test_a_reset_survives_the_store(redis, make_room_store):
 
 
 async def test_a_sweep_removes_a_bounded_number_and_says_if_there_is_more(make_room_store, turn):
-    """So no visitor's script waits long for a sweep."""
+    """So no visitor's script waits long for a sweep. Places that nobody polled for are removed
+    after claim_window."""
     store = make_room_store(total_active_users=0, claim_window=5)
     await asyncio.gather(*(store.enter(new_visitor()) for _ in range(400)))
-    turn.forward(6)
+    turn.forward(4)
+    assert (await store.sweep()).waiting == 0
+    turn.forward(2)
     swept = [await store.sweep() for _ in range(5)]
     assert [s.waiting for s in swept] == [100, 100, 100, 100, 0]
     assert [s.has_more for s in swept] == [True, True, True, True, False]

@@ -11,7 +11,7 @@ from sidecar.rooms.service import WaitingRoom, WaitingRooms
 from sidecar.rooms.settings import RoomSettings
 from sidecar.rooms.store.scripts import RoomStore
 from sidecar.rooms.worker import sweep, sweep_forever
-from sidecar.visitors.tokens import Tokens, new_visitor
+from sidecar.visitors.tokens import Tokens
 from tests.support.receiver import until
 from tests.support.rooms import new_room_name, without_outages
 from tests.support.visitors import beat_all, go_in, queue
@@ -47,17 +47,6 @@ async def test_the_silent_are_swept_whatever_their_number(make_room, turn):
     assert metrics.registry.get_sample_value(
         "waitroom_swept_total", {"room": room.name, "kind": "waiting"}
     ) == 2500  # fmt: skip
-
-
-async def test_a_place_nobody_polled_for_goes_after_the_claim_window(make_room, turn):
-    """A flood's places must not stay until heartbeat_timeout."""
-    room = make_room(claim_window=30, heartbeat_timeout=120)
-    for _ in range(3):
-        await room.store.enter(new_visitor())
-    turn.forward(29)
-    assert await sweep(room, Metrics()) == 0
-    turn.forward(2)
-    assert await sweep(room, Metrics()) == 2
 
 
 async def test_one_replica_sweeps_in_an_interval(make_room):

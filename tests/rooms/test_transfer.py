@@ -1,6 +1,5 @@
 """A room from one store to another, and back: nobody loses a place, nobody is called twice."""
 
-import asyncio
 import hashlib
 import json
 import os
@@ -59,8 +58,9 @@ async def stores(redis_socket, other_socket, turn):
         await close(client)
 
 
-async def read(store):
-    """Read all rows of a room, by kind, in lists of at most PAGE rows, and the snapshot."""
+async def read(store, after_page=None):
+    """Read all rows of a room, by kind, in lists of at most PAGE rows, and the snapshot. Call
+    `after_page` with the kind after each page."""
     snapshot = await store.snapshot()
     found = {"stats": [make_stats_rows(snapshot.counters)]}
     for kind in READ_ORDER:
@@ -68,6 +68,8 @@ async def read(store):
         while True:
             pages, cursor = await store.transfer.read_page(kind, cursor)
             found.setdefault(kind, []).extend(pages)
+            if after_page is not None:
+                await after_page(kind)
             if cursor == 0:
                 break
     return found, snapshot
@@ -298,24 +300,14 @@ async def test_a_page_read_while_the_line_moves_misses_nobody(stores, turn):
     """A visitor who is called meanwhile is read as waiting or active, and imported once."""
     old, new = stores(total_active_users=300, heartbeat_interval=2)
     await old.configure({"total_active_users": 0})
-    tickets = []
-    for _ in range(20):
-        tickets += [
-            t for part in await asyncio.gather(*(queue(old, 1) for _ in range(60))) for t in part
-        ]
-    await asyncio.gather(*(old.beat(ticket) for ticket in tickets))
-    snapshot = await old.snapshot()
-    found, cursor = {"stats": []}, 0
-    for kind in READ_ORDER:
-        found[kind] = []
-        while True:
-            pages, cursor = await old.transfer.read_page(kind, cursor)
-            found[kind] += pages
-            if kind == "waiting":
-                await old.configure({"total_active_users": 300})
-            if cursor == 0:
-                break
-    await write(new, found, snapshot)
+    tickets = await queue(old, 1200)
+    await beat_all(old, tickets)
+
+    async def call(kind):
+        if kind == "waiting":
+            await old.configure({"total_active_users": 300})
+
+    await write(new, *await read(old, after_page=call))
     here = await held(new)
     assert set(here["waiting"]) | set(here["active"]) == {t.visitor.encode() for t in tickets}
     assert not set(here["waiting"]) & set(here["active"])
