@@ -404,7 +404,7 @@ class TargetMachine(StoreMachine):
         order.shuffle(waiting)
         for jobs in [waiting, held] if adds_first else [held, waiting]:
             if jobs is waiting:
-                told = self.run(self.store.add(jobs))
+                told = self.run(self.store.add(jobs, self.settings))
                 assert [place for _, place in told] == self.model.at(self.now).add(jobs)
             else:
                 self.run(
