@@ -553,6 +553,9 @@ async def test_a_new_queue_is_built_before_anything_is_called(make, clock):
     assert await add(store, "a", first=order) == [1]
     told = await store.claim(1, settings())
     assert (told.claims, told.next_s, told.is_ready) == ([], None, False)
+    clock.now += S
+    assert (await store.claim(1, settings())).detected_us == told.detected_us
+    assert not await store.mark_ready(0, told.detected_us - 1)  # of a loss before this one
     assert not await store.is_ready()
     assert not (await line_of(store)).is_ready
     assert await store.mark_ready(2 * S, told.detected_us)

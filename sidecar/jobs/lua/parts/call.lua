@@ -67,9 +67,8 @@ local function call_next()
   return called < free_calls and redis_call('ZCARD', LINE) > 0 and now or math.huge
 end
 
--- Returns when a worker should claim again, µs.
+-- Returns when a worker should claim again, µs. In the past if more jobs are due than were settled.
 local function find_next_claim_time()
   local call_at = call_next()
-  if has_more then return now end
   return math.min(call_at, queue.earliest_time(ACTIVE), queue.earliest_time(LATER))
 end

@@ -1,6 +1,6 @@
 -- @include "jobs/parts/state"
--- Ends calls whose lock, permit or term has expired, and queues jobs whose retry is due.
-local has_more -- whether more jobs are due than one call of the script handles
+-- Ends calls whose lock, permit or term has expired, and queues jobs whose retry is due: at most
+-- LOOP_LIMIT of each in one call of the script.
 
 local function return_to_queue(jobs)
   if #jobs == 0 then return end
@@ -32,18 +32,15 @@ local function end_expired_calls()
   return_to_queue(lost)
   queue.write_all('ZADD', ENDED, ended)
   forget_jobs(online_jobs)
-  has_more = has_more or #jobs == LOOP_LIMIT
 end
 
 local function queue_due_retries()
   local jobs = queue.members_until(now, LATER, LOOP_LIMIT)
   queue.write_all('ZREM', LATER, jobs)
   return_to_queue(jobs)
-  has_more = has_more or #jobs == LOOP_LIMIT
 end
 
 local function settle_due_jobs()
-  has_more = false
   end_expired_calls()
   queue_due_retries()
 end
