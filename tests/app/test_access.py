@@ -1,4 +1,4 @@
-"""Who may ask at /v1/, and as whom: named tokens, and the dashboard's session."""
+"""Access to /v1/ with named tokens and with a session of the dashboard, and as which owner."""
 
 from typing import Any, cast
 
@@ -22,7 +22,7 @@ ADMIN, SERVICE, SHOP, PRESS = (
 ALL: dict[str, Any] = {
     "admin_token": ADMIN, "service_token": SERVICE, "tokens": {"shop": SHOP, "press": PRESS},
 }  # fmt: skip
-#: A site needs something; it is not asked for.
+#: Settings need a room or limit. No test uses this limit.
 LIMIT = cast("LimitSettings", {"algorithm": "concurrency", "limit": 1})
 DASHBOARD = ("/v1/jobs", "/v1/jobs/abc", "/v1/targets", "/v1/targets/images/history",
              "/v1/leases/seat/1", "/v1/limits")  # fmt: skip
@@ -30,7 +30,7 @@ DASHBOARD = ("/v1/jobs", "/v1/jobs/abc", "/v1/targets", "/v1/targets/images/hist
 
 @pytest.fixture
 def door(aiohttp_client):
-    """A listener that tells each who they are, at any address."""
+    """Return a function that starts a listener, which responds at any path with the owner."""
 
     async def tell(request: web.Request) -> web.Response:
         owner = owner_of(request)
@@ -50,7 +50,7 @@ def door(aiohttp_client):
 
 
 async def asked(client, path: str, token: str | None = None, how="Bearer", **headers: str) -> Any:
-    """Who the caller is taken for; or the status of a refusal."""
+    """Return the name of a request's owner and whether it is an operator, or a refusal's status."""
     if token is not None:
         headers["Authorization"] = f"{how} {token}"
     answer = await client.get(path, headers=headers)
@@ -60,7 +60,7 @@ async def asked(client, path: str, token: str | None = None, how="Bearer", **hea
 
 
 def session(name: str = "Night shift", token: str = ADMIN) -> dict[str, str]:
-    """What the dashboard sends along, CSRF token included."""
+    """Return the headers that the dashboard sends: the session's cookie and its CSRF token."""
     operators = Operators(KEYS, token)
     cookie = operators.log_in(name)
     operator = operators.read(cookie)
@@ -69,7 +69,7 @@ def session(name: str = "Night shift", token: str = ADMIN) -> dict[str, str]:
 
 
 async def test_each_token_has_a_name(door):
-    """Under which its jobs are kept; the operator sees more than their own."""
+    """Its jobs are stored under this name. The operator is not limited to jobs of their own."""
     client = await door(**ALL)
     for path in DASHBOARD:
         assert await asked(client, path, SERVICE) == ["service", False]
@@ -78,8 +78,8 @@ async def test_each_token_has_a_name(door):
         assert await asked(client, path, ADMIN) == ["operator", True]
 
 
-async def test_nearly_right_is_wrong(door):
-    """Whatever begins like a token, or is one of another scheme."""
+async def test_a_token_must_match_exactly(door):
+    """A part of a token, a longer text, or another authentication scheme is refused."""
     client = await door(**ALL)
     for path in ("/v1/limits", "/v1/jobs", "/%76%31/jobs"):
         assert await asked(client, path) == 401
@@ -89,7 +89,7 @@ async def test_nearly_right_is_wrong(door):
 
 
 async def test_a_named_token_is_enough(door):
-    """Where no other is set. It opens nothing of the operator's."""
+    """No other token needs to be set. It gives no access to /admin/."""
     client = await door(tokens={"shop": SHOP})
     assert await asked(client, "/v1/jobs", SHOP) == ["shop", False]
     assert await asked(client, "/v1/jobs", "") == 401
@@ -99,24 +99,24 @@ async def test_a_named_token_is_enough(door):
 
 
 async def test_one_token_for_both_is_the_operators(door):
-    """Whoever has it may as much at /admin/."""
+    """Whoever has this token has the same rights at /admin/ anyway."""
     client = await door(admin_token=ADMIN, service_token=ADMIN)
     assert await asked(client, "/v1/jobs", ADMIN) == ["operator", True]
 
 
-async def test_the_dashboard_asks_for_what_it_shows(door):
-    """By its session, as the operator; and for nothing else of programs."""
+async def test_a_session_of_the_dashboard_reads_as_the_operator(door):
+    """A token in the request takes precedence over the session."""
     client = await door(**ALL)
     cookie = {"Cookie": session()["Cookie"]}
     for path in DASHBOARD:
         assert await asked(client, path, **cookie) == ["operator", True]
-    # A token that is wrong is not made right by a session.
+    # A session does not make a wrong token valid.
     assert await asked(client, "/v1/jobs", "wrong", **cookie) == 401
     assert await asked(client, "/v1/jobs", SHOP, **cookie) == ["shop", False]
 
 
-async def test_a_session_of_another_token_is_none(door):
-    """Nor is one where there is no admin token."""
+async def test_a_session_of_an_earlier_admin_token_is_invalid(door):
+    """So is a session at a replica that has no admin token."""
     client = await door(**ALL)
     before = session(token="admin-token-of-before")
     assert await asked(client, "/v1/jobs", **before) == 401
@@ -127,8 +127,8 @@ async def test_a_session_of_another_token_is_none(door):
 
 @pytest.mark.parametrize("method", ["POST", "PATCH", "DELETE"])
 async def test_a_session_changes_what_the_dashboard_sends(door, method):
-    """The cookie alone does not, nor with another's CSRF token; and nothing from another site is
-    answered, whether it changes anything or not."""
+    """The cookie alone, or with the CSRF token of another session, changes nothing. A request from
+    another site is refused even if it only reads."""
     client = await door(**ALL)
     whole = session()
     for path in DASHBOARD:
@@ -141,8 +141,8 @@ async def test_a_session_changes_what_the_dashboard_sends(door, method):
     assert await asked(client, "/v1/jobs", **alone, **{"Sec-Fetch-Site": "cross-site"}) == 403
 
 
-async def test_nobody_is_an_owner_who_was_not_let_in(door):
-    """Should a door forget to ask."""
+async def test_a_request_that_was_not_authorised_has_no_owner(door):
+    """If a listener should lack the middleware, its handlers respond with 401."""
 
     @web.middleware
     async def anybody(request: web.Request, handler: Any) -> Any:
@@ -155,8 +155,8 @@ async def test_nobody_is_an_owner_who_was_not_let_in(door):
 
 
 async def test_guesses_at_programs_endpoints(door):
-    """After ten wrong ones the admin token opens nothing there either, or it could be guessed
-    there. Programs' tokens do: one that has an old token stops no other, and no operator."""
+    """After ten wrong tokens the admin token is not accepted, or it could be guessed here. Tokens
+    of programs still are: a program with an old token blocks no other, and no operator."""
     client = await door(**ALL)
     for _ in range(MAX_FAILURES):
         assert await asked(client, "/v1/jobs", "wrong") == 401

@@ -1,4 +1,4 @@
-"""The API's description: valid, whole, and true of a running replica."""
+"""The OpenAPI document is valid and complete, and a replica responds as it says."""
 
 import json
 import re
@@ -29,7 +29,7 @@ from sidecar.settings.model import Settings
 from tests.support.processes import wait_until
 from tests.support.site import ADMIN_TOKEN, Site, answers, call, make_folder
 
-#: For people with browsers, so not of the API.
+#: Paths for people with browsers, which are not part of the API.
 PAGES = re.compile(r"/dashboard.*|/_waitroom/static|/_waitroom/\{room\}/")
 
 
@@ -59,24 +59,24 @@ def described():
 
 
 def test_it_is_valid(described):
-    """As OpenAPI 3.1, examples of parameters and bodies included."""
+    """It is OpenAPI 3.1, and so are the examples of parameters and bodies."""
     assert list(OpenAPIV31SpecValidator(described).iter_errors()) == []
 
 
-def test_every_door_is_described_and_no_other(described):
-    """Of both listeners; what is for people with browsers left out."""
+def test_every_endpoint_is_described_and_no_other(described):
+    """The endpoints of both listeners, without those for people with browsers."""
     settings = Settings(secret_keys=["k" * 32], rooms={"shop": RoomSettings(total_active_users=1)})
     services = Services(rooms=WaitingRooms([]), metrics=Metrics(), jobs=cast("Jobs", object()))
     edge = create_edge_app(services, find_share("static"))
     ops = create_ops_app(services, settings, [])
-    doors = routes_of(edge) | routes_of(ops)
-    assert set(operations_of(described)) == doors
-    # I expect doors of both, and so the walk to have found them.
-    assert {("get", "/check"), ("patch", "/admin/rooms/{room}")} <= doors
+    endpoints = routes_of(edge) | routes_of(ops)
+    assert set(operations_of(described)) == endpoints
+    # I expect endpoints of both listeners, so that the comparison is not one of empty sets.
+    assert {("get", "/check"), ("patch", "/admin/rooms/{room}")} <= endpoints
 
 
 def test_each_setting_is_described(described):
-    """As it is told, and as it is asked for; durations also as text."""
+    """It is described in replies and in requests, in which a duration may also be text."""
     schemas = described["components"]["schemas"]
     assert set(schemas["RoomSettings"]["properties"]) == set(RoomSettings.model_fields)
     assert set(schemas["Changes"]["properties"]) == set(RoomSettings.model_fields)
@@ -86,7 +86,7 @@ def test_each_setting_is_described(described):
     assert set(schemas["TargetChanges"]["properties"]) == set(TargetSettings.model_fields)
 
 
-# Of a replica that runs ---------------------------------------------------------------------------
+# A replica that runs ------------------------------------------------------------------------------
 
 
 class Replica(Site):
@@ -97,7 +97,7 @@ class Replica(Site):
         self._settings["history"] = f"sqlite:///{self.folder}/history.db"
         self._settings["jobs"] = f"sqlite:///{self.folder}/jobs.db"
         self._settings["webhooks.team.url"] = "http://127.0.0.1:1/"
-        # A machine that is busy is none whose store is away.
+        # On a busy machine, Redis may be slow without being unavailable.
         self._settings["store_timeout"] = 10
         self._start_redis()
         self._start_replica(0)
@@ -123,17 +123,17 @@ class Replica(Site):
             return False
 
     def program(self, method: str, path: str, body: object = None) -> Any:
-        """What the service API answers the operator."""
+        """Send a request to /v1/ with the admin token. Return the response's document."""
         return call(method, f"{self.ops[0]}/v1{path}", ADMIN_TOKEN, body)
 
     def join(self, room: str) -> str:
-        """A newcomer's cookie."""
+        """Let a newcomer join a room. Return the cookie."""
         request = urllib.request.Request(f"{self.edges[0]}/_waitroom/{room}/join", method="POST")
         with urllib.request.urlopen(request, timeout=5) as answer:
             return str(answer.headers["Set-Cookie"]).partition(";")[0]
 
     def people(self, room: str) -> list[str]:
-        """Who is in line and who is inside."""
+        """Return the ids of the visitors in the queue and of those inside."""
         lists = [
             self.admin("GET", f"/rooms/{room}/{kind}")[kind] for kind in ("waiting", "sessions")
         ]
@@ -147,7 +147,7 @@ class Replica(Site):
 
 
 PEOPLE = 5
-#: Nobody goes because nobody polls.
+#: Settings with which no visitor is removed, although none polls.
 KEPT = {"total_active_users": 2, "heartbeat_timeout": 7200, "claim_window": 3600}
 #: One to look at, one for operators to change, one in which they move visitors about, one for
 #: visitors to come and go, one that is open.
@@ -239,7 +239,7 @@ def replica():
 
 
 def test_it_is_served(replica, described):
-    """To everybody who reaches the listener."""
+    """Everybody who reaches the ops listener gets the document."""
     with urllib.request.urlopen(f"{replica.ops[0]}/openapi.json", timeout=5) as answer:
         assert answer.headers.get_content_type() == "application/json"
         assert answer.headers["Cache-Control"] == "max-age=300"
@@ -247,7 +247,7 @@ def test_it_is_served(replica, described):
 
 
 def like(pattern: str, *known: str) -> dict[str, Any]:
-    """Names that there are, and what any other is like."""
+    """Return the schema of a name: one that exists, or any that matches the pattern."""
     return {"anyOf": [{"enum": [*known]}, {"type": "string", "pattern": pattern}]}
 
 
@@ -258,8 +258,8 @@ OWN = {
 
 
 def aimed(described: dict[str, Any], replica: Replica) -> dict[str, Any]:
-    """The document with rooms and visitors that there are: random names would only ever find that
-    they are unknown."""
+    """Return the document with the names of rooms and visitors that exist, because random names
+    would be unknown."""
     aimed = json.loads(json.dumps(described))
     people = {room: replica.people(room) for room in ROOMS}
     for (method, path), operation in operations_of(aimed).items():
@@ -292,7 +292,7 @@ def aimed(described: dict[str, Any], replica: Replica) -> dict[str, Any]:
 
 
 def narrow(aimed: dict[str, Any]) -> None:
-    """Leaves out what would be waited for, and what would be asked often for nothing new."""
+    """Leave out what takes long, and what would be tested often without a new result."""
     # What is tried again would be waited for; to cancel many reads the same.
     del aimed["paths"]["/v1/jobs/bulk/retry"]
     for path in ("/v1/leases/{template}/{resource}", "/v1/jobs/bulk/results"):
@@ -330,8 +330,8 @@ def in_path(name: str, schema: dict[str, Any]) -> dict[str, Any]:
 def fuzz(
     folder: Path, document: dict[str, Any], url: str, *more: str, phases: str = "coverage,fuzzing"
 ) -> None:
-    """Asks `url` as the document says, and as it does not. Fails with what schemathesis says where
-    an answer is not as it is described."""
+    """Send `url` requests that the document allows and others. Fail with the output of schemathesis
+    if a response is not as the document says."""
     (folder / "openapi.json").write_text(json.dumps(document))
     (folder / "schemathesis.toml").write_text(CONFIG)
     done = subprocess.run(
@@ -391,7 +391,7 @@ ODD = {
 
 @pytest.mark.parametrize("what", ODD)
 def test_odd_requests_of_operators_are_no_server_errors(replica, what):
-    """They are refused in a word, or understood."""
+    """They are refused with the right status, or understood."""
     method, path, headers, body, status = ODD[what]
     headers = {"Authorization": f"Bearer {ADMIN_TOKEN}", **headers}
     assert ask(f"{replica.ops[0]}/admin/rooms{path}", method, headers, body) == status
@@ -446,12 +446,12 @@ def test_no_value_of_a_caller_is_an_outage(replica, described):
 
 @pytest.mark.parametrize("name", ["X-Forwarded-Uri", "X-Original-URI", "X-Original-Method"])
 def test_a_header_that_is_no_text_is_no_server_error(replica, name):
-    """The page does not repeat it."""
+    """The gate responds with the waiting page, as to any other request."""
     assert ask(f"{replica.edges[0]}/gate/hall", "GET", {name: "/\xff"}, b"") == 503
 
 
 def test_a_body_that_cannot_be_unpacked_is_no_server_error(replica):
-    """Of a visitor's form, where browsers never compress."""
+    """Browsers never compress a form, such as this one of a visitor."""
     form = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "text/html"}
     url = f"{replica.edges[0]}/_waitroom/hall/leave"
     assert ask(url, "POST", {**form, "Content-Encoding": "gzip"}, b"next=/") == 400

@@ -1,5 +1,5 @@
-"""On the fast path a request is answered as aiohttp would have answered it, byte by byte, and a
-connection lives and ends as aiohttp's own."""
+"""The fast path and quick responses answer as aiohttp would, byte by byte, and their connections
+begin and end as aiohttp's do."""
 
 import asyncio
 import inspect
@@ -25,8 +25,8 @@ from sidecar.kit.errors import StoreError, UnknownNameError
 
 #: The last request: after its answer the server closes.
 END = b"GET /end HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-#: Of a server that answers it takes milliseconds: the one that waits for more, and the one whose
-#: test failed.
+#: After how many silent seconds a server waits for more of a request, and after how many seconds a
+#: test has failed. A server that answers takes milliseconds.
 QUIET_S, HUNG_S = 0.5, 20
 READ = 1_000_000
 HEADER = re.compile(rb"[A-Za-z-]{1,40}: ")
@@ -35,7 +35,7 @@ TRIES = 5
 
 
 async def echo(request: web.Request) -> web.Response:
-    """All that a handler can see of a request."""
+    """Respond with all that a handler can see of a request."""
     await asyncio.sleep(0)
     seen = {
         "method": request.method,
@@ -117,7 +117,8 @@ HANDLERS = {
 
 
 def make_app(seen: list[bool] | None = None, held: Held | None = None) -> web.Application:
-    """`seen`: of each request whether it came by the fast path. `held` is at /held."""
+    """Create an application with HANDLERS, and `held` at /held. For each request, it adds to `seen`
+    whether the request took the fast path."""
 
     @web.middleware
     async def note(request, handler):
@@ -146,7 +147,7 @@ def make_app(seen: list[bool] | None = None, held: Held | None = None) -> web.Ap
 
 @asynccontextmanager
 async def served(kind: type[web.AppRunner], app: web.Application, **options) -> AsyncIterator:
-    """The runner and its address."""
+    """Serve an application. Yield the runner and its address."""
     runner = kind(app, access_log=None, **options)
     await runner.setup()
     try:
@@ -157,8 +158,8 @@ async def served(kind: type[web.AppRunner], app: web.Application, **options) -> 
 
 
 async def answers(address: tuple[str, int], sent: list[bytes]) -> list[bytes]:
-    """What is answered to all that is sent, part by part, until the server closes: it is asked to
-    at the end. It may also wait for the rest of something."""
+    """Send the parts, and END, after which the server closes the connection. Return the lines of
+    all responses. The last is "(open)" if the server waits for the rest of a request."""
     reader, writer = await asyncio.open_connection(*address, limit=READ)
     written = b""
     try:
@@ -181,7 +182,7 @@ async def answers(address: tuple[str, int], sent: list[bytes]) -> list[bytes]:
 
 
 async def compare(sent: list[bytes]) -> list[bool]:
-    """Asks both; of each request whether it came by the fast path."""
+    """Compare a FastRunner with aiohttp. Return of each request whether it took the fast path."""
     seen: list[bool] = []
     await compare_apps(FastRunner, make_app(seen), make_app(), sent, seen)
     return seen
@@ -203,7 +204,7 @@ async def compare_apps(kind, ours, theirs, sent: list[bytes], seen: list[bool]) 
 
 
 def run(made):
-    """On a loop of the kind that a replica runs."""
+    """Run a coroutine on the event loop that replicas use."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(made)
 
@@ -230,7 +231,7 @@ FAST_ONES = {
 
 @pytest.mark.parametrize("sent", FAST_ONES.values(), ids=FAST_ONES)
 def test_the_fast_path_answers_alike(sent):
-    """On uvloop, the loop of a replica: all requests but the last are answered there."""
+    """On uvloop, the event loop of a replica. Only the last request takes aiohttp's path."""
     assert run(compare(sent))[:1] == [True]
 
 
@@ -281,10 +282,10 @@ SLOW_ONES = {
 
 
 @pytest.mark.parametrize("sent", SLOW_ONES.values(), ids=SLOW_ONES)
-async def test_what_is_odd_is_judged_by_aiohttp(sent):
-    """Whatever becomes of it."""
+async def test_aiohttp_judges_unusual_requests(sent):
+    """Its responses to them, and what it does to their connections, stay the same."""
     await compare(sent)
-    # And between two that are not.
+    # And between two usual requests.
     await compare([ask(), *sent, ask()])
 
 
@@ -315,14 +316,14 @@ _REQUESTS = st.builds(
 
 @given(requests=st.lists(_REQUESTS, min_size=1, max_size=4), cuts=st.sets(st.integers(0, 400)))
 @settings(max_examples=60, deadline=None)
-def test_whatever_comes_is_answered_alike(requests, cuts):
-    """However it is cut into parts."""
+def test_any_requests_are_answered_alike(requests, cuts):
+    """However they are cut into parts."""
     whole = b"".join(requests)
     ends = sorted({0, len(whole), *(cut for cut in cuts if cut < len(whole))})
     run(compare([whole[start:end] for start, end in pairwise(ends)]))
 
 
-# An aiohttp whose private parts are others.
+# A version of aiohttp with other private parts.
 
 #: The parts that web_protocol.py alone uses, so that they can be renamed there.
 IN_CONNECTION = sorted(
@@ -333,7 +334,7 @@ IN_CONNECTION = sorted(
 
 @pytest.fixture(autouse=True)
 def direct(monkeypatch):
-    """A runner may switch direct writes off: for its own test alone."""
+    """Allow direct writes again after a test in which a runner has switched them off."""
     monkeypatch.setattr(QuickResponse, "is_direct", True)
 
 
@@ -389,7 +390,7 @@ KINDS = pytest.mark.parametrize("kind", [FastRunner, web.AppRunner])
 
 @asynccontextmanager
 async def asked(kind, held: Held, **options) -> AsyncIterator:
-    """The runner, and a connection on which /held is asked for."""
+    """Yield a runner, and a connection on which a request for /held is in progress."""
     async with (
         asyncio.timeout(HUNG_S),
         served(kind, make_app(held=held), **options) as (runner, address),
@@ -402,8 +403,8 @@ async def asked(kind, held: Held, **options) -> AsyncIterator:
 
 
 @KINDS
-async def test_a_stop_waits_for_what_is_asked(kind):
-    """The answer goes out, and the connection ends."""
+async def test_a_stop_waits_for_a_request(kind):
+    """The response is sent, and then the connection is closed."""
     held = Held()
     async with asked(kind, held) as (runner, reader, _):
         stop = asyncio.create_task(runner.cleanup())
@@ -415,8 +416,8 @@ async def test_a_stop_waits_for_what_is_asked(kind):
 
 
 @KINDS
-async def test_a_stop_waits_for_so_long(kind):
-    """Then what is not answered is given up."""
+async def test_a_stop_waits_for_the_timeout(kind):
+    """After that, the handler is cancelled."""
     held = Held()
     async with asked(kind, held, shutdown_timeout=0.05) as (runner, reader, _):
         await runner.cleanup()
@@ -426,8 +427,8 @@ async def test_a_stop_waits_for_so_long(kind):
 
 
 @KINDS
-async def test_who_goes_is_answered_all_the_same(kind):
-    """What their request began is done to its end, and a stop waits for that."""
+async def test_the_handler_of_a_client_that_leaves_goes_on(kind):
+    """It runs to its end, and a stop waits for that."""
     held = Held()
     async with asked(kind, held) as (runner, _, writer):
         writer.close()
@@ -444,8 +445,8 @@ async def test_who_goes_is_answered_all_the_same(kind):
 
 
 @KINDS
-async def test_what_comes_meanwhile_is_answered_in_turn(kind):
-    """However much it is, little of it is read ahead."""
+async def test_requests_that_come_meanwhile_are_answered_in_turn(kind):
+    """However many there are, few of them are read ahead."""
     held = Held()
     async with asked(kind, held) as (runner, reader, writer):
         writer.write(ask("/late") * 2_500 + END)
@@ -459,7 +460,7 @@ async def test_what_comes_meanwhile_is_answered_in_turn(kind):
 
 @KINDS
 async def test_an_idle_connection_is_closed(kind):
-    """And one that waits for its answer is not."""
+    """A connection that waits for a response is not."""
     held = Held()
     async with asked(kind, held, keepalive_timeout=0.05) as (_, reader, _):
         await asyncio.sleep(0.3)
@@ -490,7 +491,7 @@ REQUESTS = {
 
 
 def make_response_app(kind: type[web.Response], **made: object) -> web.Application:
-    """Answers every request with a response of that kind."""
+    """Create an application that answers every request with a response of this kind."""
 
     async def handle(request: web.Request) -> web.Response:
         await request.read()
@@ -514,7 +515,7 @@ async def test_a_quick_response_is_what_aiohttp_would_send(sent, made):
 
 @pytest.mark.parametrize("value", ["a\r\nSet-Cookie: b=c", "a\nb", "a\0", "a\x7f"])
 async def test_a_header_holds_one_header(value):
-    """An error, which aiohttp logs, and no second header."""
+    """A line break in it is an error, which aiohttp logs, and does not begin a second header."""
     for kind in (QuickResponse, web.Response):
         app = make_response_app(kind, headers={"X-Name": value})
         async with served(web.AppRunner, app) as (_, address):

@@ -1,6 +1,6 @@
-"""Of each token that we sign exactly one spelling is valid. base64 has others that say the same: a
-last character with other spare bits, and characters that a lenient decoder skips. A cache that goes
-by the text would keep each of them."""
+"""Each token that we sign is valid in exactly one spelling. base64 has others that decode to the
+same: a last character with other spare bits, and characters that a lenient decoder skips. A cache
+would have an entry for each of them."""
 
 import string
 
@@ -47,7 +47,7 @@ def is_grant(text: str) -> bool:
     return True
 
 
-#: What verifies it, and one that does.
+#: Maps a kind of token to the function that verifies it, and to a valid token.
 KINDS = {
     "ticket": (TOKENS.read, TOKENS.write(TICKET)),
     "ticket with a class": (TOKENS.read, TOKENS.write(Ticket(VISITOR, 1, 1, 0, 0, "vip"))),
@@ -66,7 +66,7 @@ KINDS = {
 
 
 def spellings(text: str) -> set[str]:
-    """The text with another last character, and with characters that base64 may skip."""
+    """Return the text with other last characters, and with characters that base64 may skip."""
     start = text.rfind(".") + 1
     skipped = ["=", "==", "~", "~~~~", "!", " ", "\n", "\0", "é", "+", "/", "%3D", "."]
     found = {text[:-1] + last for last in ALPHABET}
@@ -78,7 +78,7 @@ def spellings(text: str) -> set[str]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_spelling_of_a_token_is_valid(kind):
-    """The one that we wrote, and no other."""
+    """That is the spelling that we write."""
     read, text = KINDS[kind]
     assert read(text)
     assert [other for other in spellings(text) if read(other)] == []

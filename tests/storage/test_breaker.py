@@ -1,4 +1,4 @@
-"""A store that does not answer is left alone, but for one who looks whether it is back."""
+"""A Redis that does not answer gets no calls, except for probes that look whether it is back."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ from tests.support.processes import free_port
 
 @pytest.fixture
 async def fails(redis_socket):
-    """A store whose server is away, and a way to bring it back."""
+    """Yield a store whose server is unavailable, and a function that makes it available."""
     nobody = connect(f"redis://127.0.0.1:{free_port()}", timeout_s=1)
     there = connect(f"unix://{redis_socket}", timeout_s=1)
     store = open_room(nobody, timeout_s=1)
@@ -28,7 +28,7 @@ async def fails(redis_socket):
     await close(there)
 
 
-async def test_after_a_few_failures_nobody_asks_any_more(fails):
+async def test_after_a_few_failures_no_call_is_sent(fails):
     store, _ = fails
     for _ in range(TRIES):
         assert not store.is_away
@@ -39,7 +39,7 @@ async def test_after_a_few_failures_nobody_asks_any_more(fails):
         await store.enter(new_visitor())
 
 
-async def test_the_snapshot_asks_all_the_same_and_brings_it_back(fails):
+async def test_the_snapshot_is_sent_all_the_same_and_closes_the_breaker(fails):
     store, back = fails
     for _ in range(TRIES):
         with pytest.raises(StoreError):
@@ -66,7 +66,7 @@ async def test_a_success_between_failures_keeps_it_closed(fails, redis_socket):
     assert not store.is_away
 
 
-async def test_many_who_wait_for_one_answer_are_one_failure(fails):
+async def test_a_failed_batch_is_one_failure(fails):
     store, _ = fails
     replies = await asyncio.gather(
         *(store.enter(new_visitor()) for _ in range(50)), return_exceptions=True
@@ -75,8 +75,8 @@ async def test_many_who_wait_for_one_answer_are_one_failure(fails):
     assert not store.is_away
 
 
-async def test_what_was_promised_is_told_until_it_is_heard(fails):
-    """Promised while away; the first answer starts the recovery, and it is told no more."""
+async def test_unreported_admissions_are_reported_until_redis_answers(fails):
+    """Visitors were admitted meanwhile. The first reply starts the recovery, and ends reports."""
     store, back = fails
     store.mark_unreported_admissions(1)
     with pytest.raises(StoreError):

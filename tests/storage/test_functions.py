@@ -36,14 +36,14 @@ VERBS = [
 
 @pytest.fixture(scope="module")
 def server():
-    """One of its own: functions belong to the whole server."""
+    """Start a server for this file alone, because functions belong to the whole server."""
     with RedisServer() as redis:
         yield redis
 
 
 @pytest.fixture
 async def open_rooms():
-    """Rooms of one client of that address, which has asked nothing yet."""
+    """Return a function that opens rooms of a new client, which has sent nothing yet."""
     async with contextlib.AsyncExitStack() as stack:
 
         def open_(url, number=1, **settings):
@@ -56,7 +56,7 @@ async def open_rooms():
 
 
 def calls(server, command):
-    """How often the server ran it since CONFIG RESETSTAT."""
+    """Return how often the server has run a command since CONFIG RESETSTAT."""
     row = server.info("commandstats").get(f"cmdstat_{command}", "calls=0,")
     return int(row.partition(",")[0].removeprefix("calls="))
 
@@ -70,7 +70,7 @@ async def redis(server):
 
 @contextlib.contextmanager
 def configured(server, name, value):
-    """The server with a setting that is 0 otherwise."""
+    """Change a setting of the server, which is 0 before and after the block."""
     server.config_set(name, value)
     try:
         yield
@@ -79,7 +79,7 @@ def configured(server, name, value):
 
 
 async def live(store):
-    """What a room does in a day."""
+    """Call most scripts of a room."""
     inside = await go_in(store)
     first, second = await queue(store, 2)
     assert [one.ahead for one in await beat_all(store, [first, second])] == [0, 1]
@@ -95,13 +95,13 @@ async def live(store):
 
 @pytest.mark.parametrize("product", FOLDERS)
 def test_redis_takes_a_products_library(server, product):
-    """Lua's bounds are kept: a function has 200 locals and 60 upvalues at most."""
+    """It keeps Lua's limits: a function has at most 200 local variables and 60 upvalues."""
     made = library(product)
     assert server.cli("function", "load", "replace", made.text) == made.name
 
 
 async def test_the_library_is_loaded_once_and_for_all_rooms(server, open_rooms):
-    """However many rooms find it missing at a time."""
+    """However many rooms find at once that it is missing."""
     server.cli("function", "flush")
     server.cli("config", "resetstat")
     rooms = open_rooms(server.url, 20)
@@ -112,7 +112,7 @@ async def test_the_library_is_loaded_once_and_for_all_rooms(server, open_rooms):
 
 
 async def use_all(redis, products):
-    """What a room does in a day, and a use of each of the other products."""
+    """Call most scripts of a room, and use each of the other products."""
     await live(open_room(redis, convert=without_outages))
     await use_products(*products)
 

@@ -1,4 +1,4 @@
-"""Stores of several servers: what a room does on each, and what it takes to break them."""
+"""Redis Sentinel and Redis Cluster: every call works on them, and survives their failures."""
 
 import asyncio
 import contextlib
@@ -23,19 +23,20 @@ from tests.support.visitors import beat_all, go_in, queue
 
 #: As in a replica by default.
 TIMEOUT_S = 0.5
-#: Where every server is well, and how long a call takes is no matter: the first call of a client
-#: finds the servers, connects and sends the scripts.
+#: For tests without failures, in which the duration of a call does not matter. The first call of a
+#: client finds the servers, connects and sends the scripts.
 PATIENT_S = 5
 #: A server counts as gone after one second; choosing another takes some more.
 AWAY_S = 10
 
-# `topology` asks for its servers by name, which nobody can see.
+# The fixture `topology` gets its servers by name, so support/unit.py does not find that it starts
+# processes.
 pytestmark = [pytest.mark.slow, pytest.mark.server]
 
 
 @pytest.fixture(scope="module")
 def sentinel():
-    """The servers have a password and the sentinels do not, which is what is usual."""
+    """Start servers that have a password, and sentinels that have none, as is usual."""
     with SentinelStore(password="pass/word") as store:
         yield store
 
@@ -57,7 +58,7 @@ def url_of(store) -> str:
 
 @pytest.fixture
 async def open_store():
-    """Opens a client, as a replica would; all are closed."""
+    """Return a function that opens a client, as a replica does. All are closed after the test."""
     async with contextlib.AsyncExitStack() as stack:
 
         def open_(url, *, timeout_s=TIMEOUT_S):
@@ -73,7 +74,7 @@ def rooms_of(redis, *names, timeout_s=TIMEOUT_S):
 
 
 def names_apart(cluster: ClusterStore) -> list[str]:
-    """Three rooms, each on a server of its own."""
+    """Return the names of three rooms, each of which is on another server."""
     found: dict[int, str] = {}
     while len(found) < 3:
         name = new_room_name()
@@ -82,7 +83,7 @@ def names_apart(cluster: ClusterStore) -> list[str]:
 
 
 async def live_through(store, broken: float) -> float:
-    """Asks as the refresher does, only oftener, until it is answered; seconds since."""
+    """Read the snapshot until Redis answers. Return the seconds since `broken`."""
     while True:
         with contextlib.suppress(StoreError):
             await store.snapshot()
@@ -92,7 +93,7 @@ async def live_through(store, broken: float) -> float:
 
 
 async def crowd(store, stop: asyncio.Event):
-    """Newcomers who come all the time; how many found the store away."""
+    """Let a newcomer enter every 20 ms. Return for how many the store did not answer."""
     errors = 0
     while not stop.is_set():
         try:
@@ -126,8 +127,8 @@ async def all_calls(store):
 
 @pytest.mark.parametrize("has_parts", [True, False])
 async def test_every_call_works(topology, open_store, has_parts, monkeypatch):
-    """Scripts, and the commands that are not scripts; of the other products too. Also by redis-py
-    as it is, where a part is missing that our clients override."""
+    """Scripts and other commands, of all products. This is so with unchanged redis-py too, which is
+    used if redis-py lacks a part that our clients override."""
     if not has_parts:
         monkeypatch.setitem(clients._PARTS, AbstractConnection, ("no_such_part", ""))
     store = open_room(open_store(url_of(topology), timeout_s=PATIENT_S), timeout_s=PATIENT_S)
@@ -136,8 +137,8 @@ async def test_every_call_works(topology, open_store, has_parts, monkeypatch):
 
 
 async def test_rooms_of_a_cluster_are_on_different_servers(cluster, open_store):
-    """Many at once, by one client; the servers do not hear of each other's functions. Where they
-    are, the client knows without asking."""
+    """One client calls many at once. Each server gets the functions by itself. The client does not
+    ask a server which keys a call has."""
     for server in cluster.servers:
         server.cli("config", "resetstat")
     redis = open_store(cluster.url, timeout_s=PATIENT_S)
@@ -157,7 +158,7 @@ async def test_rooms_of_a_cluster_are_on_different_servers(cluster, open_store):
 
 
 async def test_rooms_of_a_cluster_without_functions(cluster, open_store):
-    """By EVALSHA; the servers do not hear of each other's scripts."""
+    """Scripts run by EVALSHA. Each server gets the scripts by itself."""
     redis = open_store(cluster.url, timeout_s=PATIENT_S)
     refuse_functions(redis)
     stores = rooms_of(redis, *names_apart(cluster), timeout_s=PATIENT_S)
@@ -167,8 +168,8 @@ async def test_rooms_of_a_cluster_without_functions(cluster, open_store):
     await asyncio.gather(*(store.snapshot() for store in stores))
 
 
-async def test_who_has_time_waits_for_a_connection(topology, open_store):
-    """All are in use for longer than a call of half a second would wait."""
+async def test_a_call_with_a_long_timeout_waits_for_a_connection(topology, open_store):
+    """All are in use for longer than a call with the usual timeout would wait."""
     redis = open_store(url_of(topology), timeout_s=20)
     await redis.ping()
     busy = asyncio.gather(
@@ -180,7 +181,7 @@ async def test_who_has_time_waits_for_a_connection(topology, open_store):
 
 
 async def test_no_sentinel_is_forgotten(sentinel, open_store):
-    """However many look for the primary at a time while the first sentinel is away."""
+    """However many calls look for the primary at once while the first sentinel hangs."""
     redis = open_store(url_of(sentinel), timeout_s=PATIENT_S)
     manager = redis.connection_pool.sentinel_manager
     known = {id(one) for one in manager.sentinels}
@@ -191,8 +192,8 @@ async def test_no_sentinel_is_forgotten(sentinel, open_store):
 
 
 @pytest.mark.parametrize("number", [1, 2])
-async def test_those_that_hang_are_passed_over(topology, number, open_store):
-    """The first servers of the address take connections and say nothing."""
+async def test_servers_that_hang_are_skipped(topology, number, open_store):
+    """The first servers of the URL accept connections and send nothing."""
     with contextlib.ExitStack() as stack:
         hung = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(number)]
         hosts = ",".join(f"127.0.0.1:{one.getsockname()[1]}" for one in hung)
@@ -203,8 +204,8 @@ async def test_those_that_hang_are_passed_over(topology, number, open_store):
         assert await live_through(store, time.monotonic()) < 3 * TIMEOUT_S
 
 
-async def test_calls_that_are_cut_off_anywhere_do_no_harm(topology, open_store):
-    """At every moment of a call, and of the search for the servers before it."""
+async def test_cancelled_calls_do_no_harm(topology, open_store):
+    """They are cancelled at any moment, also while the client still looks for the servers."""
     redis = open_store(url_of(topology), timeout_s=20 * TIMEOUT_S)  # of each call, it is below
     store = open_room(redis, timeout_s=TIMEOUT_S)
     for number in range(300):
@@ -294,7 +295,7 @@ async def test_a_primary_that_fails(kind, fail, open_store):
 
 
 async def test_a_sentinels_primary_that_is_replaced_by_hand(sentinel, open_store):
-    """The old one is alive, has the connections, and takes no more writes."""
+    """The old primary still runs and has the connections, but accepts no writes."""
     name = new_room_name()
     (store,) = rooms_of(open_store(url_of(sentinel)), name)
 
@@ -315,7 +316,7 @@ async def test_a_clusters_primary_that_is_replaced_by_hand(cluster, open_store):
 
 
 async def test_one_server_of_a_cluster_hangs_and_the_others_rooms_go_on(cluster, open_store):
-    """Where the cluster is set so; by default it stops as a whole until a replica took over."""
+    """By default, the whole cluster would stop until a replica has taken over."""
     for server in cluster.servers:
         server.config_set("cluster-require-full-coverage", "no")
     names = names_apart(cluster)
