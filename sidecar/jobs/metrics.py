@@ -81,8 +81,8 @@ class JobMetrics(MetricSet):
     jobs = counter(
         "waitroom_jobs",
         "Jobs by what happened to them in this process. Replica: submitted, refused (max_pending), "
-        "cancelled, expired, and online jobs completed and failed. Worker: completed, failed, "
-        "cancelled, pending (a call that is retried).",
+        "cancelled, and online jobs completed and failed. Worker: completed, failed, cancelled, "
+        "pending (a call that is retried). Both: expired, and online jobs whose time was over.",
         "target",
         "state",
     )
