@@ -41,29 +41,27 @@ const table = new Table({
           each.kind === 'online' ? 'online' : `${each.method} ${each.path}`,
         ),
     },
-    { title: 'Target', fill: (cell, each) => put(cell, each.target) },
+    { title: 'Target', text: each => each.target },
     { title: 'State', fill: fillState },
     {
       title: 'HTTP',
       isNumber: true,
-      fill: (cell, each) =>
-        put(cell, each.status == null ? '–' : String(each.status)),
+      text: each => (each.status == null ? '–' : String(each.status)),
     },
     {
       title: 'Submitted by',
-      fill: (cell, each) =>
-        put(cell, each.class ? `${each.owner}, ${each.class}` : each.owner),
+      text: each => (each.class ? `${each.owner}, ${each.class}` : each.owner),
     },
     {
       title: 'Tries',
       isNumber: true,
-      fill: (cell, each) => put(cell, number(each.attempts)),
+      text: each => number(each.attempts),
     },
     {
       title: 'Created',
-      fill: (cell, each) => put(cell, time(each.created_at)),
+      text: each => time(each.created_at),
     },
-    { title: 'Ended', fill: (cell, each) => put(cell, time(each.ended_at)) },
+    { title: 'Ended', text: each => time(each.ended_at) },
   ],
   read,
   acts: [

@@ -2,8 +2,8 @@
 // waiting clients of a resource #/leases/seat~17.
 
 import { ask, request } from './acts.js';
-import { duration, make, moment, number, put } from './draw.js';
-import { Table } from './table.js';
+import { duration, moment, number, put } from './draw.js';
+import { cutPage, fillBadge, fillLink, fillTwo, Table } from './table.js';
 import { register } from './views.js';
 import { Watch } from './watch.js';
 
@@ -69,24 +69,6 @@ function rules({
   return `${count(capacity, 'holder', 'holders')} at a time, for ${duration(term)}, ${renewal}; ${waits}. These are settings: change them in the settings file.`;
 }
 
-function fillLink(cell, text, address) {
-  if (!cell.firstChild) cell.append(make('a'));
-  cell.firstChild.href = address;
-  put(cell.firstChild, text);
-}
-
-function fillBadge(cell, [kind, word]) {
-  if (!cell.firstChild) cell.append(make('span', 'badge'));
-  cell.firstChild.dataset.kind = kind;
-  put(cell.firstChild, word);
-}
-
-function fillTwo(cell, first, second) {
-  if (!cell.firstChild) cell.append(make('span', 'who'), make('span', 'hint'));
-  put(cell.firstChild, first);
-  put(cell.lastChild, second);
-}
-
 // A renewal sets the end to one term from now, up to the longest time of a lease with renewals.
 function renewed({ fence, granted_at: granted, expires_at: expires }) {
   const { renewable, term, max_term: most } = settings();
@@ -116,21 +98,21 @@ const list = {
       {
         title: 'Resources in use',
         isNumber: true,
-        fill: (cell, each) => put(cell, number(each.in_use)),
+        text: each => number(each.in_use),
       },
       {
         title: 'Holders of one',
         isNumber: true,
-        fill: (cell, each) => put(cell, number(each.capacity)),
+        text: each => number(each.capacity),
       },
       {
         title: 'Term',
         isNumber: true,
-        fill: (cell, each) => put(cell, duration(each.term)),
+        text: each => duration(each.term),
       },
       {
         title: 'Renewable',
-        fill: (cell, each) => put(cell, each.renewable ? 'yes' : 'no'),
+        text: each => (each.renewable ? 'yes' : 'no'),
       },
     ],
     read: async () => ({ items: templates, next: null }),
@@ -156,24 +138,23 @@ const list = {
       {
         title: 'Held',
         isNumber: true,
-        fill: (cell, each) =>
-          put(cell, `${number(each.held)} of ${number(settings().capacity)}`),
+        text: each => `${number(each.held)} of ${number(settings().capacity)}`,
       },
-      { title: 'By', fill: (cell, each) => put(cell, held(each)) },
+      { title: 'By', text: each => held(each) },
       {
         title: 'Waiting',
         isNumber: true,
-        fill: (cell, each) => put(cell, number(each.waiting)),
+        text: each => number(each.waiting),
       },
       {
         title: 'Wait',
         isNumber: true,
-        fill: (cell, each) => put(cell, duration(each.wait_seconds)),
+        text: each => duration(each.wait_seconds),
       },
       {
         title: 'Oldest lease',
         isNumber: true,
-        fill: (cell, each) => put(cell, ago(each.oldest_at)),
+        text: each => ago(each.oldest_at),
       },
     ],
     read: readResources,
@@ -196,40 +177,27 @@ const list = {
       },
       {
         title: 'Fencing number',
-        fill: (cell, each) =>
-          put(
-            cell,
-            each.fence ? String(each.fence) : 'called, has not come yet',
-          ),
+        text: each =>
+          each.fence ? String(each.fence) : 'called, has not come yet',
       },
       {
         title: 'Since',
-        fill: (cell, each) =>
-          put(
-            cell,
-            each.granted_at
-              ? `${time(each.granted_at)}, ${ago(each.granted_at)}`
-              : '–',
-          ),
+        text: each =>
+          each.granted_at
+            ? `${time(each.granted_at)}, ${ago(each.granted_at)}`
+            : '–',
       },
       {
         title: 'Until',
-        fill: (cell, each) =>
-          put(cell, `${time(each.expires_at)}, in ${left(each.expires_at)}`),
+        text: each => `${time(each.expires_at)}, in ${left(each.expires_at)}`,
       },
-      { title: 'Renewed', fill: (cell, each) => put(cell, renewed(each)) },
+      { title: 'Renewed', text: each => renewed(each) },
     ],
     // The state has all waiting clients, and a page is a part of them.
-    read: async (after, limit) => {
-      const start = Number(after || 0),
-        items = state.holders.slice(start, start + limit);
-      return {
-        items,
-        next:
-          state.holders.length > start + limit ? String(start + limit) : null,
-        count: state.held,
-      };
-    },
+    read: async (after, limit) => ({
+      ...cutPage(state.holders, after, limit),
+      count: state.held,
+    }),
     acts: [
       {
         text: 'Release …',
@@ -257,22 +225,18 @@ const list = {
       {
         title: 'Place',
         isNumber: true,
-        fill: (cell, each) => put(cell, number(each.position)),
+        text: each => number(each.position),
       },
       {
         title: 'Since',
-        fill: (cell, each) =>
-          put(cell, `${time(each.joined_at)}, ${ago(each.joined_at)}`),
+        text: each => `${time(each.joined_at)}, ${ago(each.joined_at)}`,
       },
       {
         title: 'Heartbeat due',
-        fill: (cell, each) =>
-          put(
-            cell,
-            Date.parse(each.heartbeat_due_at) > Date.now()
-              ? `in ${left(each.heartbeat_due_at)}`
-              : `${ago(each.heartbeat_due_at)} ago`,
-          ),
+        text: each =>
+          Date.parse(each.heartbeat_due_at) > Date.now()
+            ? `in ${left(each.heartbeat_due_at)}`
+            : `${ago(each.heartbeat_due_at)} ago`,
       },
     ],
     read: readQueue,

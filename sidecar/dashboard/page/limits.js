@@ -4,7 +4,7 @@
 import { ask, request, tell } from './acts.js';
 import { Charts, STEPS } from './chart.js';
 import { duration, fine, make, number, put, rate } from './draw.js';
-import { Table } from './table.js';
+import { cutPage, fillLink, Table } from './table.js';
 import { register } from './views.js';
 import { Watch } from './watch.js';
 
@@ -92,12 +92,6 @@ function said(each) {
 const counted = each =>
   each.key ? `each ${each.key}` : 'each key that the caller or nginx gives';
 
-function fillLink(cell, text, to) {
-  if (!cell.firstChild) cell.append(make('a'));
-  cell.firstChild.href = to;
-  put(cell.firstChild, text);
-}
-
 const list = {
   all: new Table({
     label: 'Limits',
@@ -110,27 +104,24 @@ const list = {
       },
       {
         title: 'Algorithm',
-        fill: (cell, each) => put(cell, ALGORITHMS[each.algorithm]),
+        text: each => ALGORITHMS[each.algorithm],
       },
       {
         title: 'Rate',
-        fill: (cell, each) => put(cell, rated(each.limit, each)),
+        text: each => rated(each.limit, each),
       },
       {
         title: 'Over it',
-        fill: (cell, each) =>
-          put(
-            cell,
-            each.on_exceed === 'pace'
-              ? `waits, ${lasting(each.max_wait)} at most`
-              : 'refused',
-          ),
+        text: each =>
+          each.on_exceed === 'pace'
+            ? `waits, ${lasting(each.max_wait)} at most`
+            : 'refused',
       },
-      { title: 'What counts', fill: (cell, each) => put(cell, counted(each)) },
+      { title: 'What counts', text: each => counted(each) },
       {
         title: 'Without Redis',
-        fill: (cell, each) =>
-          put(cell, each.on_store_failure === 'admit' ? 'may go' : 'refused'),
+        text: each =>
+          each.on_store_failure === 'admit' ? 'may go' : 'refused',
       },
     ],
     read: async () => ({ items: rules, next: null }),
@@ -147,29 +138,23 @@ const list = {
       },
       {
         title: 'Limit',
-        fill: (cell, each) => put(cell, rated(each.value, rule())),
+        text: each => rated(each.value, rule()),
       },
       {
         title: 'Source',
-        fill: (cell, each) =>
-          put(cell, each.isSet ? 'set at run time' : 'the settings file'),
+        text: each => (each.isSet ? 'set at run time' : 'the settings file'),
       },
       {
         title: 'Configured',
-        fill: (cell, each) => put(cell, rated(configured(each.key), rule())),
+        text: each => rated(configured(each.key), rule()),
       },
     ],
     read: async (after, most) => {
-      const start = Number(after || 0);
       const all = Object.entries({ ...values.file, ...values.set }).map(
         ([of, value]) => ({ key: of, value, isSet: of in values.set }),
       );
       all.sort((a, b) => b.isSet - a.isSet || (a.key < b.key ? -1 : 1));
-      return {
-        items: all.slice(start, start + most),
-        next: all.length > start + most ? String(start + most) : null,
-        count: all.length,
-      };
+      return cutPage(all, after, most);
     },
     acts: [
       {
@@ -192,18 +177,10 @@ const list = {
       {
         title: 'Refused, last 60 min',
         isNumber: true,
-        fill: (cell, each) => put(cell, number(each.refused)),
+        text: each => number(each.refused),
       },
     ],
-    read: async (after, most) => {
-      const start = Number(after || 0),
-        all = recent.refused_keys;
-      return {
-        items: all.slice(start, start + most),
-        next: all.length > start + most ? String(start + most) : null,
-        count: all.length,
-      };
-    },
+    read: async (after, most) => cutPage(recent.refused_keys, after, most),
   }),
   keys: new Table({
     label: 'Keys in use',
@@ -219,23 +196,20 @@ const list = {
       {
         title: 'Used',
         isNumber: true,
-        fill: (cell, each) =>
-          put(
-            cell,
-            isNone(each.limit)
-              ? 'no limit'
-              : `${number(sizeOf(each) - each.remaining)} of ${number(sizeOf(each))}`,
-          ),
+        text: each =>
+          isNone(each.limit)
+            ? 'no limit'
+            : `${number(sizeOf(each) - each.remaining)} of ${number(sizeOf(each))}`,
       },
       {
         title: 'Left',
         isNumber: true,
-        fill: (cell, each) => put(cell, number(each.remaining)),
+        text: each => number(each.remaining),
       },
       {
         title: 'All free again in',
         isNumber: true,
-        fill: (cell, each) => put(cell, duration(each.reset_seconds)),
+        text: each => duration(each.reset_seconds),
       },
     ],
     read: async (after, most) => {

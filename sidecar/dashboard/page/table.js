@@ -17,15 +17,46 @@ export function action(text, how, isDanger = false) {
   return button;
 }
 
+export function fillLink(cell, text, address) {
+  if (!cell.firstChild) cell.append(make('a'));
+  cell.firstChild.href = address;
+  put(cell.firstChild, text);
+}
+
+export function fillBadge(cell, [kind, word]) {
+  if (!cell.firstChild) cell.append(make('span', 'badge'));
+  cell.firstChild.dataset.kind = kind;
+  put(cell.firstChild, word);
+}
+
+export function fillTwo(cell, first, second) {
+  if (!cell.firstChild) cell.append(make('span', 'who'), make('span', 'hint'));
+  put(cell.firstChild, first);
+  put(cell.lastChild, second);
+}
+
+// Returns a page of a list that is loaded as a whole, as a table's `read` does. Its `after` is the
+// index of the page's first item.
+export function cutPage(all, after, limit) {
+  const start = Number(after || 0),
+    end = start + limit;
+  return {
+    items: all.slice(start, end),
+    next: all.length > end ? String(end) : null,
+    count: all.length,
+  };
+}
+
 export class Table {
-  // `label` is the table's name for screen readers. `columns` has {title, fill(cell, item),
-  // isNumber?}. The cells of the first column are the rows' heads. `key(item)` identifies a row,
-  // and is part of the names of the row's buttons. `read(after, limit)` resolves to {items, next,
-  // count?}: `next` is the `after` of the next page. `empty()` returns the text for a list without
-  // items. `acts` has the actions for one row: {text, how(item), isDanger?, needs?, may?(item)}.
-  // `needs` is the lowest role, or '' for any role. The default is operator. `several` has the
-  // actions for the selected rows: {text, how(items), isDanger?}. Without any there are no
-  // checkboxes. An action returns its result, or null if the operator has cancelled.
+  // `label` is the table's name for screen readers. `columns` has {title, isNumber?}, and either
+  // text(item), which returns the cell's text, or fill(cell, item), which fills the cell. The cells
+  // of the first column are the rows' heads. `key(item)` identifies a row, and is part of the names
+  // of the row's buttons. `read(after, limit)` resolves to {items, next, count?}: `next` is the
+  // `after` of the next page. `empty()` returns the text for a list without items. `acts` has the
+  // actions for one row: {text, how(item), isDanger?, needs?, may?(item)}. `needs` is the lowest
+  // role, or '' for any role. The default is operator. `several` has the actions for the selected
+  // rows: {text, how(items), isDanger?}. Without any there are no checkboxes. An action returns its
+  // result, or null if the operator has cancelled.
   constructor({ label, columns, key, read, empty, acts = [], several = [] }) {
     Object.assign(this, { label, columns, key, read, empty, acts, several });
     this.rows = new Map();
@@ -193,8 +224,9 @@ export class Table {
       let row = this.rows.get(key);
       if (!row) this.rows.set(key, (row = this.row(key)));
       row.item = item;
-      this.columns.forEach(({ fill }, i) => {
-        fill(row.cells[i], item);
+      this.columns.forEach(({ text, fill }, i) => {
+        if (fill) fill(row.cells[i], item);
+        else put(row.cells[i], text(item));
       });
       for (const { button, may } of row.acts)
         button.setAttribute('aria-disabled', String(!may(item)));

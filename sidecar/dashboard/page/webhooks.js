@@ -3,7 +3,7 @@
 import { ask, request, tell } from './acts.js';
 import { fine, make, moment, number, put } from './draw.js';
 import { webhookState } from './modes.js';
-import { Table } from './table.js';
+import { fillBadge, fillLink, fillTwo, Table } from './table.js';
 import { register } from './views.js';
 import { Watch } from './watch.js';
 
@@ -25,18 +25,6 @@ const path = (...rest) =>
   ['/admin/webhooks', ...[name, ...rest].map(encodeURIComponent)].join('/');
 const time = iso => (iso ? moment(Date.parse(iso)) : '–');
 const many = (n, one, more) => `${number(n)} ${n === 1 ? one : more}`;
-
-function fillBadge(cell, [kind, word]) {
-  if (!cell.firstChild) cell.append(make('span', 'badge'));
-  cell.firstChild.dataset.kind = kind;
-  put(cell.firstChild, word);
-}
-
-function fillTwo(cell, first, second) {
-  if (!cell.firstChild) cell.append(make('span', 'who'), make('span', 'hint'));
-  put(cell.firstChild, first);
-  put(cell.lastChild, second);
-}
 
 // Shows the last response. The receiver's body is shown as text only.
 function fillAnswer(
@@ -82,31 +70,32 @@ const list = {
     columns: [
       {
         title: 'Webhook',
-        fill: (cell, each) => {
-          if (!cell.firstChild) cell.append(make('a'));
-          cell.firstChild.href = `#/webhooks/${encodeURIComponent(each.name)}`;
-          put(cell.firstChild, each.name);
-        },
+        fill: (cell, each) =>
+          fillLink(
+            cell,
+            each.name,
+            `#/webhooks/${encodeURIComponent(each.name)}`,
+          ),
       },
       {
         title: 'State',
         fill: (cell, each) => fillBadge(cell, webhookState(each).reverse()),
       },
-      { title: 'Host', fill: (cell, each) => put(cell, each.host) },
+      { title: 'Host', text: each => each.host },
       {
         title: 'Waiting',
         isNumber: true,
-        fill: (cell, each) => put(cell, number(each.waiting)),
+        text: each => number(each.waiting),
       },
       {
         title: 'Failed',
         isNumber: true,
-        fill: (cell, each) => put(cell, number(each.failed)),
+        text: each => number(each.failed),
       },
       {
         title: 'Delivered',
         isNumber: true,
-        fill: (cell, each) => put(cell, number(each.delivered)),
+        text: each => number(each.delivered),
       },
       {
         title: 'Latest',
@@ -133,7 +122,7 @@ const list = {
             `${target ?? room}${calls == null ? '' : `, ${many(calls, 'call', 'calls')}`}`,
           ),
       },
-      { title: 'At', fill: (cell, each) => put(cell, time(each.at)) },
+      { title: 'At', text: each => time(each.at) },
       {
         title: 'State',
         fill: (cell, each) => fillBadge(cell, STATES[each.state]),
@@ -141,7 +130,7 @@ const list = {
       {
         title: 'Attempts',
         isNumber: true,
-        fill: (cell, each) => put(cell, number(each.attempts)),
+        text: each => number(each.attempts),
       },
       { title: 'Last answer', fill: fillAnswer },
       {
