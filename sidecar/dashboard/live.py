@@ -117,9 +117,8 @@ class Live(LongPolls):
         sent.update(self._collected)
         return b"".join([self._now, *fresh])
 
-    def build_wall_event(self, name: str) -> bytes:
+    def build_wall_event(self, room: WaitingRoom) -> bytes:
         """Return the event for a wall display: a room's figures, but no settings or ids."""
-        room = next(room for room in self._rooms if room.name == name)
         fields = self._describe_room(room)
         return encode_event("now", {key: fields.get(key) for key in WALL_FIELDS})
 

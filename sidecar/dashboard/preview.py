@@ -49,7 +49,7 @@ async def show_preview(request: web.Request) -> web.Response:
     if find_operator(request) is None:
         return problem(401, "Nobody is logged in")
     query = request.query
-    room = next((room for room in request.app[ROOMS] if room.name == query.get("room")), None)
+    room = request.app[ROOMS].find(query.get("room", ""))
     page, state = _load_page(_static_folder(request)), query.get("state", "waiting")
     language = query.get("language", "en")
     if room is None or state not in STATES or language not in page.languages.tags:

@@ -11,7 +11,7 @@ from sidecar.http.auth.rights import covers
 from sidecar.http.auth.session import OPERATORS, find_operator
 from sidecar.http.problem_kinds import ROLE_TOO_LOW
 from sidecar.http.problems import problem
-from sidecar.rooms.service import ROOMS
+from sidecar.rooms.service import ROOMS, WaitingRoom
 
 #: These headers keep the URL out of Referer, because anybody can open the display by its URL.
 _HEADERS = {**pages.HEADERS, "Referrer-Policy": "no-referrer"}
@@ -26,7 +26,7 @@ async def make_link(request: web.Request) -> web.Response:
         detail = "The link opens the display to anybody: it needs the role operator."
         return problem(ROLE_TOO_LOW, detail=detail)
     name = request.query.get("room", "")
-    if name not in {room.name for room in request.app[ROOMS]}:
+    if request.app[ROOMS].find(name) is None:
         return problem(404, "Unknown room", detail=f"There is no room {name[:64]!r}.")
     link = f"/dashboard/wall/{request.app[OPERATORS].sign_wall(name, operator)}"
     return web.Response(status=303, headers={**_HEADERS, "Location": link})
@@ -43,8 +43,8 @@ async def show_page(request: web.Request) -> web.Response:
 
 async def stream_events(request: web.Request) -> web.StreamResponse:
     """Send the event `now` every second, with the room's figures but no ids."""
-    name, live, stopping = _find_room(request), request.app[LIVE], request.app[STOPPING]
-    if name is None:
+    room, live, stopping = _find_room(request), request.app[LIVE], request.app[STOPPING]
+    if room is None:
         return problem(410, "The link is over")
     if stopping:
         return problem(503, "Stopping", retry_after=2)
@@ -52,16 +52,16 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
     await response.prepare(request)
     with live.count_viewer(request), contextlib.suppress(ConnectionResetError):
         while not (stopping or live.is_closed) and _find_room(request):
-            await response.write(live.build_wall_event(name))
+            await response.write(live.build_wall_event(room))
             await live.wait_for_update()
     return response
 
 
-def _find_room(request: web.Request) -> str | None:
-    """Return the name of the room that the signed link in the path opens. None if the link is
-    forged or expired, or the room no longer exists."""
+def _find_room(request: web.Request) -> WaitingRoom | None:
+    """Return the room that the signed link in the path opens. None if the link is forged or
+    expired, or the room no longer exists."""
     name = request.app[OPERATORS].read_wall(request.match_info["link"])
-    return name if name in {room.name for room in request.app[ROOMS]} else None
+    return request.app[ROOMS].find(name or "")
 
 
 ROUTES = (
