@@ -127,18 +127,24 @@ def test_what_is_set_is_in_force(site, operator, visitor):
 
 
 def test_running_pausing_draining_suspending(site, operator):
-    """Modes apply and are shown. Pause, drain and suspend ask first, and Cancel changes nothing."""
+    """Modes apply and are shown. Pause, drain and suspend ask first, and Cancel changes nothing.
+    Only the button that ends a mode is accented."""
     page = operator()
-    mode = room(page, "act").locator(".mode")
+    mode, accented = room(page, "act").locator(".mode"), room(page, "act").locator("button.main")
+    will = control(page, "act", "run").locator(".will")
     runs = "At cap" if site.room("act")["active"] else "Running"
+    expect(accented).to_have_count(0)
     press(room(page, "act"), "Pause")
     confirm(page, "Pause")
     expect(said(page, "act", "run")).to_contain_text("✓ Paused: Nobody is let in")
     expect(mode).to_have_text("Paused")
     expect(room(page, "act").get_by_role("button", name="Pause …")).to_be_disabled()
+    expect(accented).to_have_text(["Resume"])
+    expect(will).to_contain_text("Resume: ")
     assert site.room("act")["changed"] == {"queue_all": True}
     press(room(page, "act"), "Resume")
     expect(mode).to_have_text(runs)
+    expect(accented).to_have_count(0)
 
     press(room(page, "act"), "Drain")
     confirm(page, "Cancel")
@@ -146,6 +152,8 @@ def test_running_pausing_draining_suspending(site, operator):
     press(room(page, "act"), "Drain")
     confirm(page, "Drain")
     expect(mode).to_have_text("Draining")
+    expect(accented).to_have_text(["Resume"])
+    expect(will).to_contain_text("Resume: ")
     assert site.room("act")["changed"] == {"max_waiting": 0}
     press(room(page, "act"), "Resume")
     expect(mode).to_have_text(runs)
@@ -156,6 +164,8 @@ def test_running_pausing_draining_suspending(site, operator):
     press(room(page, "act"), "Suspend")
     confirm(page, "Suspend")
     expect(mode).to_have_text("Off")
+    expect(accented).to_have_text(["End it"])
+    expect(will).to_contain_text("End it: ")
     assert site.room("act")["changed"] == {"suspended": True}
     press(room(page, "act"), "End it")
     expect(mode).to_have_text(runs)

@@ -304,28 +304,20 @@ async def test_a_drained_line_empties(replica):
 
 
 async def test_a_visitor_is_found_wherever_they_are(site):
-    """Inside, in line with a position, released, or unknown; an impossible id is a 422."""
+    """Inside, in line with a position, called, released, or unknown; an impossible id is a 422."""
     for _ in range(5):
         await site.check()
     inside = (await admin(site, "/sessions"))["sessions"][0]["visitor"]
-    second = (await admin(site, "/waiting"))["waiting"][1]["visitor"]
+    first, second = (row["visitor"] for row in (await admin(site, "/waiting"))["waiting"])
     found = [await admin(site, f"/visitors/{visitor}") for visitor in (inside, second, "a" * 22)]
     assert [each["state"] for each in found] == ["inside", "waiting", "unknown"]
     assert (found[0]["started_at_ms"], found[1]["position"]) == (site.turn.now_ms, 2)
     await site.ops.post(path(site, f"/visitors/{inside}/release"), headers=BEARER)
     assert (await admin(site, f"/visitors/{inside}"))["state"] == "revoked"
+    await site.ops.patch(path(site), json={"total_active_users": 9}, headers=BEARER)
+    called = await admin(site, f"/visitors/{first}")
+    assert (called["state"], called["started_at_ms"]) == ("called", None)
     assert (await site.ops.get(path(site, "/visitors/x"), headers=BEARER)).status == 422
-
-
-async def test_somebody_called_is_found_so(replica):
-    """Their session is provisional."""
-    site = await replica(total_active_users=1)
-    for _ in range(2):
-        await site.check()
-    visitor = (await admin(site, "/waiting"))["waiting"][0]["visitor"]
-    await site.ops.patch(path(site), json={"total_active_users": 2}, headers=BEARER)
-    found = await admin(site, f"/visitors/{visitor}")
-    assert (found["state"], found["started_at_ms"]) == ("called", None)
 
 
 # The files.

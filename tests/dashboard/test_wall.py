@@ -5,14 +5,7 @@ import json
 import pytest
 
 from sidecar.http.auth.operators import WALL_LIFETIME_S, Operators
-from tests.support.replica import ADMIN_TOKEN, KEYS, Jar, cookie_of, log_in
-
-
-@pytest.fixture
-async def site(replica):
-    site = await replica(total_active_users=3)
-    site.ops.session._cookie_jar = Jar()  # tests say which cookie is sent
-    return site
+from tests.support.replica import ADMIN_TOKEN, KEYS, cookie_of, log_in
 
 
 async def link_of(site):

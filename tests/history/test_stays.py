@@ -28,8 +28,6 @@ def report(entries):
 
 
 JOINED = event("joined", "new", 10, order=7, joined=10, position=4)
-
-
 CALLED = event("called", "head", 20, position=1)
 CLAIMED = event("admitted", "claimed", 60, order=7, joined=10)
 AT_ONCE = event("admitted", "at_once", 5, order=3, joined=5)
@@ -108,6 +106,9 @@ def test_what_a_report_counts():
         [
             Stay("v", joined_ms=0, admitted_ms=0, ended_ms=7000, end_reason="session"),
             Stay("v", joined_ms=0, admitted_ms=0),
+            Stay("v", joined_ms=0, admitted_ms=0, ended_ms=7000, end_reason="finished"),
+            Stay("v", joined_ms=0, admitted_ms=0, ended_ms=7000, end_reason="released"),
+            Stay("v", joined_ms=0, admitted_ms=0, ended_ms=9000, end_reason="unused"),
             waited(0, 1000, admitted_ms=2000, ended_ms=9000, end_reason="left"),
             waited(1000, 2000, admitted_ms=5000),
             waited(2000, 3000, ended_ms=4000, end_reason="no_show"),
@@ -118,26 +119,13 @@ def test_what_a_report_counts():
             waited(7000, None, ended_ms=7001, end_reason="stuck"),
         ]
     )
-    assert (told.stays, told.admitted_at_once, told.admitted_after_wait) == (10, 2, 2)
-    assert (told.finished, told.expired, told.left) == (0, 1, 1)
+    assert (told.stays, told.admitted_at_once, told.admitted_after_wait) == (13, 5, 2)
+    assert (told.finished, told.expired, told.left) == (1, 2, 1)
     assert (told.waiting, told.inside, told.abandoned, told.no_shows) == (1, 2, 2, 1)
-    assert (told.reset, told.stuck, told.released, told.moved) == (1, 1, 0, 1)
+    assert (told.reset, told.stuck, told.released, told.moved) == (1, 1, 1, 1)
     assert (told.abandonment, told.no_show_share) == (0.25, 0.125)
     assert (told.wait_p50, told.wait_max, told.gave_up_after_p50) == (2.0, 4.0, 1.0)
     assert (told.inside_p50, told.inside_p90) == (7.0, 7.0)
-
-
-def test_a_report_tells_buyers_from_those_whom_an_operator_released():
-    """Each end of a session has a count of its own."""
-    reasons = ["finished", "finished", "released", "session", "unused", "left"]
-    told = report(
-        [
-            Stay("v", joined_ms=0, admitted_ms=0, ended_ms=7000, end_reason=reason)
-            for reason in reasons
-        ]
-    )
-    assert (told.admitted_at_once, told.finished, told.released) == (6, 2, 1)
-    assert (told.expired, told.left, told.abandoned) == (2, 1, 0)
 
 
 def test_a_report_of_nobody():

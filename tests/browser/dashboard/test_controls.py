@@ -160,23 +160,6 @@ def test_a_message_has_languages_and_an_end(site, operator):
     assert page.problems == []
 
 
-def test_the_accented_button_is_what_the_state_calls_for(site, operator):
-    """No button is accented while the room runs. Resume or End it is accented in other modes."""
-    page = operator()
-    accented = room(page, "act").locator("button.main")
-    expect(room(page, "act").locator(".mode")).to_have_text("Running")
-    expect(accented).to_have_count(0)
-    for act, named in (("Pause", "Resume"), ("Drain", "Resume"), ("Suspend", "End it")):
-        press(room(page, "act"), act)
-        confirm(page, act)
-        expect(accented).to_have_text([named])
-        expect(will(page, "act", "run")).to_contain_text(f"{named}: ")
-        press(room(page, "act"), named)
-        expect(accented).to_have_count(0)
-    assert site.room("act")["changed"] == {}
-    assert page.problems == []
-
-
 def test_one_click_undoes(site, operator):
     """Undo restores cap, rate, message and mode, also if there was no own value. The log names both
     changes with old and new values."""
