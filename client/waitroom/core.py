@@ -117,7 +117,7 @@ class Core(ABC):
         try:
             await self.try_replicas(request)
         except WaitroomError as error:
-            log.warning("not tidied up: %s", error)
+            log.warning("cleanup request failed: %s", error)
 
     async def call(self, request: Request) -> Any:
         """Send a request with retries. Return the document of the response."""

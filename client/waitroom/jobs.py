@@ -300,7 +300,7 @@ class AsyncJobs:
             if response.status != 429:
                 await self._core.send_or_log(_make_cancellation(response.document["id"]))
         except WaitroomError as error:
-            log.warning("not tidied up: %s", error)
+            log.warning("cleanup request failed: %s", error)
 
 
 class Jobs(BlockingMethods[AsyncJobs]):

@@ -81,7 +81,8 @@ class StayDocument(Reply):
     last_position: int | None
     """The last known position."""
     returns: int
-    """How often the visitor returned to the place after the page had stopped polling."""
+    """How often the visitor returned to the same place, after Redis lost its data or after polling
+    stopped."""
     joined_at: At | None
     """When the visitor joined."""
     queued_at: At | None
@@ -110,7 +111,7 @@ class PlaceAt(Reply):
 
 
 class Event(Reply):
-    """An event of a visitor. Its other members are strings: order, joined, position, by, detail."""
+    """An event of a visitor. Its other members, such as order, position or detail, are strings."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -119,7 +120,8 @@ class Event(Reply):
     at: Time
     """When the event happened."""
     kind: str
-    """`joined`, `called`, `admitted`, `expired`, `left`, `released` or `operator`."""
+    """`joined`, `called`, `admitted`, `expired`, `left`, `released`, `graded` (moved by a class),
+    `promised` (the estimated wait was recorded) or `operator`."""
     why: str
     """The reason."""
 

@@ -135,7 +135,7 @@ INVALID_REQUEST = Kind(
 QUEUE_FULL = Kind(
     "queue_full",
     429,
-    "The line is full",
+    "The queue is full",
     "The queue is full.",
     "Retry after the time in `Retry-After`, or raise `max_waiting` or `max_pending`.",
 )

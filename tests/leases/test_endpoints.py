@@ -140,7 +140,7 @@ async def test_a_line_that_is_full(service):
     await take(site, "ben", status=202)
     answer = await site.ask("POST", SEAT, {"holder": "eva"})
     said = await answer.json(content_type=None)
-    assert (answer.status, said["title"], said["state"]) == (429, "The line is full", "full")
+    assert (answer.status, said["title"], said["state"]) == (429, "The queue is full", "full")
     assert said["detail"] == "The queue for 17 has max_waiting = 1 holders."
     assert int(answer.headers["Retry-After"]) == said["retry_after_seconds"] >= 1
     assert (said["waiting"], said["position"], said["order"]) == (1, None, None)

@@ -121,7 +121,7 @@ def test_an_invalid_one_of_many_is_named(client):
 
 
 def test_a_wait_ends_in_time(client):
-    """After `timeout` seconds the job is as it stands."""
+    """After `wait` seconds, the error has the job as it is then."""
     job = client.jobs.submit("held", path="a")
     for wait in (None, False, 0, 0.5):
         with pytest.raises(TimeoutError, match="has not ended: it is pending") as caught:
