@@ -98,8 +98,8 @@ async def get_report(
     if report is None:
         raise ProblemError(
             schemas.TOO_MANY_STAYS,
-            detail=f"More than {REPORT_LIMIT:,} stays began in that time. Ask for a shorter time, or run "
-            "waitroom report, which reads the database itself.",
+            detail=f"More than {REPORT_LIMIT:,} stays began in that time. Ask for less time, or "
+            "run waitroom report, which reads the database itself.",
         )
     return _make_csv_response([report]) if parameters.format == "csv" else report
 
