@@ -23,7 +23,7 @@ ROOM_KEYS = (
     "replicas",  # zset    replica id -> when it last read the room, ms
     "log",       # list    operators' actions, latest first (JSON)
     "minutes",   # list    a sample of the room for each minute, latest first (JSON)
-    "look",      # hash    appearance settings changed at run time (JSON; rooms/appearance.py)
+    "look",      # hash    long settings changed at run time (JSON): appearance, message's table
 )  # fmt: skip
 
 
