@@ -35,11 +35,10 @@ will have left when the outage ends, unless the row says that they stay. After t
 newcomer arrives per second.
 
 {table}
-* **overtaken by people behind (worst)**: visitors who were in the queue before the outage and, even
-  briefly, saw somebody behind them called before them. The number in brackets is the highest number
-  of people who overtook one visitor.
-* **by newcomers**: visitors in the queue who saw that a newcomer was called or admitted before
-  them.
+* **overtaken by people behind (worst)**: visitors who were in the queue before the outage and
+  were overtaken, even if only for a while: somebody behind them was called first. The number in
+  brackets is the highest number of people who overtook one visitor.
+* **by newcomers**: visitors in the queue who were overtaken by a newcomer.
 * **first call after**: seconds from the end of the outage (Redis and all replicas answer again) to
   the first call.
     * During the first 2 s, no session ends, because replicas must first report which visitors they
