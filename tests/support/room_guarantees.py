@@ -85,6 +85,8 @@ class Step:
     is_open: bool = True
     #: When the last outage ended. During the outage no heartbeat could arrive.
     outage_end: float = -math.inf
+    #: Visitors who asked to join once more, and are handled after the calls.
+    again: tuple[str, ...] = ()
 
     @property
     def entered(self) -> list[str]:
@@ -166,10 +168,13 @@ class Guarantees:
                 and (line is None or line_of(step.settings, order) == line)
             ]
             assert orders == sorted(orders)
+            # A visitor who polls rarely and joins again has been skipped, with a reservation.
+            skipped = {v for v in step.again if step.before.due.get(v, 0) % 1 > UNPOLLED}
             behind = [
                 order
                 for v, order in step.after.waiting.items()
                 if step.before.waiting.get(v) == order  # not those who joined after the calls
+                and v not in skipped
                 and (line is None or line_of(step.settings, order) == line)
             ]
             if step.entered and behind:

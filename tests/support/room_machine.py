@@ -196,7 +196,7 @@ class RoomMachine(StoreMachine):
             for v, claim, lot in asking
         ]
         expected = self.model.enter(self.now, joining)
-        step = self.check_step()
+        step = self.check_step(again=batch[newcomers:])
         for visitor, reply, wanted in zip(batch, replies, expected, strict=True):
             assert to_model_reply(reply) == wanted, (to_model_reply(reply), wanted)
             self.guarantees.check_reply(visitor, reply, step, is_poll=False)
@@ -600,9 +600,9 @@ class RoomMachine(StoreMachine):
             assert reply.limited_ms <= reply.refresh_ms
             assert 1000 <= reply.refresh_ms <= max(reply.limited_ms, min(60_000, patience_ms))
 
-    def check_step(self, left=()):
+    def check_step(self, left=(), again=()):
         """Check that Redis' keys equal the model's, and that the guarantees hold. Return the step.
-        `left` are visitors who left in this step."""
+        `left` are visitors who left in this step, `again` those who joined once more."""
         before = self.keys
         self.keys = self.run(read_keys(self.bench.redis, self.name, after=before.last_event))
         model, keys = self.model, self.keys
@@ -635,7 +635,9 @@ class RoomMachine(StoreMachine):
         assert sorted(events) == sorted(model.events)
         is_open = model.phase is Phase.OPEN
         is_held = model.recovery_stage == 2 or not is_open
-        step = Step(self.now, model.settings, before, keys, is_held, is_open, model.outage_end)
+        step = Step(
+            self.now, model.settings, before, keys, is_held, is_open, model.outage_end, tuple(again)
+        )
         for visitor in left:
             self.guarantees.record_left(visitor, step)
         self.guarantees.check(step)
