@@ -27,8 +27,6 @@ _ROOMS = (operator, changes, visitors, transfer)
 PROXY = _list_endpoints(check, check_limit, check_permit, responses, forward_auth)
 VISITOR = _list_endpoints(status, leave, about, opening_file, event_stream, claim_link, lottery)
 #: Endpoints of the ops listener.
-OPS = _list_endpoints(
-    *(health, ready, *_ROOMS, operators, search, history, leases, limits, webhooks)
-)
+OPS = _list_endpoints(health, ready, *_ROOMS, operators, search, history, leases, limits, webhooks)
 #: Endpoints that the ops listener has only if there are targets.
 JOBS = _list_endpoints(jobs, targets)

@@ -109,8 +109,7 @@ def create_edge_app(
     app[waiting.MEMORY] = memory
     app[STAMPS] = stamps or Stamps([])
     app[PAGE] = Page(static)
-    leave_limit = AddressLimit(per_s=leave.LEAVES_PER_S, burst=leave.LEAVES_AT_ONCE)
-    app[leave.LEAVE_LIMIT] = leave_limit
+    app[leave.LEAVE_LIMIT] = AddressLimit(per_s=leave.LEAVES_PER_S, burst=leave.LEAVES_AT_ONCE)
     app[RECENT_POLLS] = RecentPolls()
     app[claim.CLAIM_PAGE] = claim.ClaimPage(static, app[PAGE])
     app[events.STREAMS] = events.Streams(event_streams)

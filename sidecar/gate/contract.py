@@ -10,8 +10,8 @@ from sidecar.kit.names import SEPARATOR
 from sidecar.leases.visitor_leases import GuardedResource, Resources
 from sidecar.rooms.service import WaitingRoom
 
-#: A room or a leased resource: both have what the endpoints for proxies and visitors use. A room's
-#: name is such as shop. A resource's begins with its template's name, such as seat~17.
+#: A room or a leased resource: both have what the endpoints for proxies and visitors use. The name
+#: of a resource begins with its template's name: seat~17.
 Gate: TypeAlias = WaitingRoom | GuardedResource
 
 

@@ -48,8 +48,9 @@ async def read_next_in_form(request: web.Request) -> str:
 
 
 def sends_data(method: str) -> bool:
-    """Return True if the method sends data, which does not reach the site while the visitor waits.
-    The waiting page never requests such a URL by GET. nginx has this rule in `$waitroom_unsent`."""
+    """Return True if requests with this method send data. It does not reach the site while the
+    visitor waits, and the waiting page never repeats such a request by GET. `$waitroom_unsent` in
+    nginx's files says the same."""
     return method not in {"", "GET", "HEAD"}
 
 

@@ -48,7 +48,8 @@ def _apply_move(stay: Stay, event: StreamEvent) -> None:
 
 
 def _set_joined(stay: Stay, event: StreamEvent) -> None:
-    """Set when the visitor first joined: `joined` of the event or, without it, the event's time."""
+    """Set the time at which the visitor first joined: the field `joined` of the event or, if it has
+    none, the event's own time."""
     if stay.joined_ms is None:
         joined_ms = event.read_number("joined")
         stay.joined_ms = event.at_ms if joined_ms is None else joined_ms

@@ -66,8 +66,8 @@ async def _listen_for_http(runner: web.AppRunner, address: str) -> None:
 async def listen_for_reports(
     setting: str, address: str, handle: Callable[[bytes], None]
 ) -> AsyncIterator[None]:
-    """Call `handle` with each datagram that comes to the address (a port is of UDP) within the
-    block. Raises ListenError, which names the setting, if the address cannot be used."""
+    """Call `handle` with each datagram that arrives at the address within the block. The address is
+    a path or a UDP port. Raises ListenError, which names the setting, if it cannot be used."""
     try:
         listener = _open_datagram_socket(address)
     except OSError as error:

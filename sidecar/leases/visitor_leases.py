@@ -48,11 +48,14 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class GuardedResource:
-    """A resource as the endpoints for proxies and visitors use it, created for one request. It has
-    the attributes and methods of a WaitingRoom that they use (gate/contract.py). All its tokens are
-    tickets, in which `visitor` is the holder, `order` the visitor's newest place in any queue of
-    the template, `epoch` that queue's number, and `joined_ms` when Redis first replied (0: not
-    yet)."""
+    """A leased resource, created for one request. The endpoints for proxies and visitors use it as
+    they use a WaitingRoom (gate/contract.py). All its tokens are tickets:
+
+    - `visitor` is the holder.
+    - `order` is the visitor's newest place in any queue of the template.
+    - `epoch` is that queue's number.
+    - `joined_ms` is the time of Redis' first reply, or 0 before it.
+    """
 
     #: The names of the template and the resource, such as seat~17.
     name: str

@@ -124,7 +124,7 @@ class WaitingRoom:
         settings, _ = merge_settings(file_settings, overrides, self.clock.now_ms())
         self._apply_settings(settings)
 
-    async def check(  # noqa: C901 - each coroutine more would cost time in each poll
+    async def check(  # noqa: C901 - each further coroutine would slow down every poll
         self,
         token: Token | None,
         *,
@@ -132,8 +132,8 @@ class WaitingRoom:
         from_page: bool = False,
         bearer: Bearer = NOBODY,
     ) -> Answer:
-        """Return the verdict about a request. With `may_join`, a newcomer joins the queue; while
-        the shield is up, only a newcomer from the waiting page. `from_page` is True if that page
+        """Return the verdict on a request. With `may_join`, a newcomer joins the queue. While the
+        shield is up, only newcomers from the waiting page join. `from_page` is True if that page
         sent the request, False if a proxy checks it."""
         if self.is_open:
             return Answer(VisitorState.ADMITTED)
@@ -321,7 +321,7 @@ class WaitingRoom:
 
     async def _release_orphans(self) -> None:
         while self._orphans:
-            visitor, claim = self._orphans.popleft()  # before the await: refreshes may overlap
+            visitor, claim = self._orphans.popleft()  # now, because refreshes may overlap
             try:
                 await self.store.undo_enter(visitor, claim)
             except StoreError:

@@ -126,7 +126,7 @@ class Standing:
     #: The number of visitors who wait ahead of this one, and the number who wait in the whole room.
     ahead: int = 0
     waiting: int = 0
-    #: The time until the next heartbeat is due. 0 unless waiting or full.
+    #: The time until the next heartbeat is due. 0 unless the visitor waits or the queue is full.
     refresh_ms: int = 0
     #: The expected wait. None if it is unknown.
     wait_ms: int | None = None

@@ -77,7 +77,8 @@ class Operators:
         self._ended_sessions = ended or EndedSessions(None, now_s=now_s)
         #: Counts wrong tokens and passwords at the log-in and at /admin/.
         self.guesses = Throttle(now_s)
-        #: Counts wrong tokens at /v1/: programs with an old token do not lock operators out.
+        #: Counts wrong tokens sent to /v1/, apart from the others, so that a program with an old
+        #: token cannot lock operators out.
         self.guesses_of_programs = Throttle(now_s)
 
     def _serializer(self, salt: str) -> URLSafeSerializer:

@@ -45,7 +45,7 @@ def parse_report(data: bytes) -> tuple[str, int | None] | None:
 
 
 class DoneLog:
-    """Ends the calls whose end a datagram reports."""
+    """Marks the calls as ended that nginx reports, in a datagram, to have finished."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs

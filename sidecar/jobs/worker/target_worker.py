@@ -83,8 +83,8 @@ class TargetWorker:
         self._calls: dict[str, _RunningCall] = {}
         self._has_calls = asyncio.Event()
         self._is_stopping = False
-        #: How many connections to open before the next claim. 0 unless the target is `strict`, and
-        #: opening a connection after the claim made a call too late.
+        #: The number of connections to open before the next claim. It is 0 until a call of a
+        #: `strict` target has been too late because its connection was opened after the claim.
         self._connection_count = 0
         #: When the last call ended, by the monotonic clock.
         self._last_end_s = float("-inf")

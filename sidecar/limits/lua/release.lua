@@ -20,7 +20,7 @@ local function run(KEYS, ARGV)
     elseif is_valid then
       redis_call('ZREM', key, permit)
       local lowered = tonumber(redis_call('ZSCORE', booked, 'lowered') or 0)
-      if tonumber(score) > lowered then offer_returned_time(permit, score) end
+      if tonumber(score) > lowered then store_returned_time(permit, score) end
     end
     replies[n] = is_valid and 1 or 0
   end

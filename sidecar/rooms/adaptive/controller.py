@@ -35,7 +35,8 @@ KNOWN_SHARE, AT_ONCE_SHARE = 0.85, 0.5
 MEAN_MARGIN, QUIET_MARGIN, QUIET_S = 0.07, 0.4, 900.0
 #: The time constant with which the sustainable number follows a lower ceiling, in seconds.
 FORGET_S = 600.0
-#: A cut is futile if this share of the visitors, or less, still causes this share of the strain.
+#: Lowering the ceiling is futile if at most the first share of the earlier visitors is inside, and
+#: the strain is still at least the second share of the earlier strain.
 FUTILE_INSIDE_SHARE, FUTILE_STRAIN_SHARE = 0.7, 0.8
 #: The bounds of the mean stay, in seconds. The law replaces a value beyond them.
 SHORTEST_STAY_S, LONGEST_STAY_S = 120.0, 900.0

@@ -84,7 +84,7 @@ def count_report(report: Report, slow_s: float | None) -> Counter[str]:
     if report.status == _CLIENT_GONE:
         time_s = report.response_s
         if time_s is None or slow_s is None or time_s <= slow_s:
-            return Counter()  # the client left before the response was slow
+            return Counter()  # the client left too early to say that the response was slow
         is_error = False
     elif not is_error and (status >= 400 or status < 200 or status == 304):
         return Counter()

@@ -67,7 +67,7 @@ local function call_next()
   return called < free_calls and redis_call('ZCARD', LINE) > 0 and now or math.huge
 end
 
--- Returns when a worker should claim again, µs. In the past if more jobs are due than were settled.
+-- Returns when a worker should claim again, µs. The time has passed if jobs that are due remain.
 local function find_next_claim_time()
   local call_at = call_next()
   return math.min(call_at, queue.earliest_time(ACTIVE), queue.earliest_time(LATER))

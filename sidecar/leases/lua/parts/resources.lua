@@ -37,7 +37,7 @@ local function lower_next_expiry(resource, expiry)
   resource.next_expiry = math.min(resource.next_expiry, expiry)
 end
 
--- Returns the time from which a holder counts as silent whose heartbeat is due at `due`, in ms.
+-- Returns the time, in ms, from which a holder counts as silent, if the heartbeat is due at `due`.
 local function get_silent_time(due)
   return get_due_after_outage(due) + timeout_ms + 1
 end

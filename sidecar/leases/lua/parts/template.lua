@@ -13,9 +13,9 @@ local STATE, RESOURCES, ENDS
 local MAX_LOOP_MEMBERS = 150
 
 local now, now_us
--- The cache of parsed settings, by their JSON text, and how many it has.
+-- The cache of parsed settings, by their JSON text, and their number.
 local parsed_settings, parsed_count = {}, 0
-local MAX_PARSED = 500 -- how many it may have
+local MAX_PARSED = 500
 -- The settings that are durations, in seconds.
 local DURATIONS = {'term', 'max_term', 'claim_window', 'heartbeat_timeout', 'heartbeat_interval'}
 local template, capacity, term_ms, claim_ms, timeout_ms

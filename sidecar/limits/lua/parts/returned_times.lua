@@ -25,8 +25,8 @@ local function take_returned_time(i)
   table.remove(returned, i)
 end
 
--- Offers the time of a released permit to later calls.
-local function offer_returned_time(permit, time)
+-- Stores the time of a released permit, so that a later call can take it.
+local function store_returned_time(permit, time)
   redis_call('ZREMRANGEBYSCORE', free, '-inf', '(' .. int(now))
   -- The set may still have another time of the same permit, which no call has taken yet.
   local member = permit

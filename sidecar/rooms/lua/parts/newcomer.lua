@@ -48,10 +48,9 @@ local function refuse_as_full(counter, random)
   return make_refusal(FULL, poll_interval_ms(waiting, estimate_wait(waiting), random))
 end
 
--- Admits a newcomer, adds the newcomer to the queue, or refuses the newcomer. Returns the reply. A
--- newcomer is admitted at once only if nobody waits: the visitors who still wait after call_next()
--- could not get a slot either. `prequeue_began`: the time, in ms, at which the pre-queue began in
--- which `random` is the newcomer's lot.
+-- Admits a newcomer, adds them to the queue, or refuses them. Returns the reply. A newcomer is
+-- admitted at once only if nobody waits: the visitors who still wait after call_next() could not
+-- get a slot either. `random` is the lot in the pre-queue that began at `prequeue_began`, in ms.
 local function admit_or_queue(visitor, random, prequeue_began, address, class, grant, expires)
   if phase == CLOSED then return make_refusal(REJECTED, 60000) end
   -- The replica does not know this event yet, but will know it within a second.

@@ -44,8 +44,8 @@ local function count_calls(order, rank)
 end
 
 -- Returns for a visitor with this rank in `waiting`:
---   how many visitors are shown as ahead
---   how many visitors are called before
+--   the number of visitors to show as ahead of this one
+--   the number of visitors who will be called before this one
 --   the index of the visitor's sub-queue, from 0; nil if there is none
 --   the length of that sub-queue; nil if there is none
 local function find_shown_position(visitor, order, rank, joined)
