@@ -1,6 +1,7 @@
 """The endpoints of leases for programs."""
 
 import asyncio
+import random
 from urllib.parse import urlencode
 
 import pytest
@@ -336,6 +337,26 @@ async def test_while_the_store_is_away(service, tmp_path):
         assert (answer.status, answer.headers["Retry-After"]) == (503, str(STORE_RETRY_S)), path
     assert counts(site) == {}
     assert await site.errors("POST", SEAT, {})
+
+
+TEXTS = ["", "a", "b", "a b", "\x00", "ä", "\ud800", "{", "~", "x" * 200]
+VALUES = [None, True, 0, -1, FIRST, 2**53, 1.5, 1e300, 10**30, *TEXTS, [], {}, {"a": 1}]
+
+
+@pytest.mark.parametrize("settings", [{}, {"renewable": True, "capacity": 2, "max_waiting": 0}])
+async def test_no_request_is_a_server_error(service, settings):
+    """No random request is answered with a server error."""
+    site = await service(lease={"term": "1m", **settings})
+    choose, seen = random.Random(7), set()
+    for _ in range(150):
+        names = choose.sample(["holder", "order", "fence", "\ud800"], choose.randrange(4))
+        body = {name: choose.choice(VALUES) for name in names} | {"holder": choose.choice(TEXTS)}
+        query = f"?holder={choose.choice('abc')}&fence={choose.choice(['', '1', FIRST])}"
+        for method in ("POST", "PUT", "GET", "DELETE"):
+            answer = await site.ask(method, f"/leases/{{name}}/r{query}", body)
+            seen.add(answer.status)
+            assert answer.status in {200, 202, 409, 422, 429}, (body, await answer.text())
+    assert {200, 409, 422} <= seen
 
 
 # Whose it is --------------------------------------------------------------------------------------
